@@ -250,7 +250,7 @@ def test_ends_of_generated_kernels_are_those_with_any_block(
 ) -> None:
     grid = [-(-size // blocks[name]) for size, name in zip(axes, ("XBLOCK", "YBLOCK"), strict=False)]
     expected = run(code, blocks, grid)
-    found = {
+    found: dict[tuple[str, str], Any] = {
         (one.parameter, one.does): one
         for one in reaches(definition(code, {}), [row(0, "in_ptr0", 10**6), row(1, "out_ptr0", 10**6)])
     }
