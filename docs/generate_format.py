@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = ROOT / "tracer" / "schema"
-RECORDS = SCHEMA / "records.py"
+RECORDS, CONSTANTS = SCHEMA / "records.py", SCHEMA / "constants.py"
 PARTS = {
     "Graphs": SCHEMA / "graphs.py",
     "Launches": SCHEMA / "launches.py",
@@ -149,15 +149,15 @@ def rules(tree: ast.Module) -> str:
 
 
 def render() -> str:
-    tree = ast.parse(RECORDS.read_text("utf-8"))
+    tree, constants = ast.parse(RECORDS.read_text("utf-8")), ast.parse(CONSTANTS.read_text("utf-8"))
     parts = {title: ast.parse(path.read_text("utf-8")) for title, path in PARTS.items()}
     aliases = {name: text for module in (tree, *parts.values()) for name, text in literals(module).items()}
     written = written_classes((tree, *parts.values()))
-    introduction = INTRODUCTION.format(version=constant(tree, "FORMAT_VERSION"), rules=rules(tree))
+    introduction = INTRODUCTION.format(version=constant(constants, "FORMAT_VERSION"), rules=rules(tree))
     text = [introduction, *sections(tree, aliases, written)]
     for title, part in parts.items():
         text += [f"# {title}\n\n{rules(part)}\n", *sections(part, aliases, written)]
-    text.append(f"# Generated code\n\n## `stepscope_output_code_N`\n\n{described(tree, 'OUTPUT_CODE')}\n")
+    text.append(f"# Generated code\n\n## `stepscope_output_code_N`\n\n{described(constants, 'OUTPUT_CODE')}\n")
     return "\n".join(text)
 
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from stepscope.tracer.log import compile_ids
-from stepscope.tracer.schema.records import FORMAT_VERSION, OUTPUT_CODE, RECORD_TYPES, artifact_name
+from stepscope.tracer.schema.constants import FORMAT_VERSION, OUTPUT_CODE
+from stepscope.tracer.schema.records import RECORD_TYPES, artifact_name
 from stepscope.viewer.overview.summary_answer import FORMAT, Summary
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from stepscope.tracer.config import VARIABLES
-from stepscope.tracer.schema import records
+from stepscope.tracer.schema import graphs, launches, memory, records, ring_format, steps, values
 from stepscope.viewer.cli import COMMANDS, app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,11 +41,12 @@ def test_what_is_generated_is_current(name: str) -> None:
 
 def test_the_format_description_says_what_names_of_types_mean() -> None:
     text = (ROOT / "docs" / "format.md").read_text("utf-8")
-    named = [name for name in vars(records) if get_origin(vars(records)[name]) is Literal]
+    modules = (graphs, launches, memory, records, ring_format, steps, values)
+    named = [name for module in modules for name, value in vars(module).items() if get_origin(value) is Literal]
     assert {"Held", "MismatchKind", "Role"} <= {*named}
     assert not re.findall(rf"\| `[^`]*\b(?:{'|'.join(named)})\b", text)
     assert "`stepscope_output_code_N`" in text
-    for event in get_args(records.MemoryEvent):
+    for event in get_args(graphs.MemoryEvent):
         assert f"`{event}`:" in text, "a statement's event is explained"
 
 

@@ -37,13 +37,10 @@ from stepscope.tracer.runtime.problems import Problems
 from stepscope.tracer.runtime.process import environment_number, run_record, uncaught_exception
 from stepscope.tracer.runtime.values.save import Saving, TensorSaver, tensors_folder
 from stepscope.tracer.runtime.whole_calls import WholeCalls
-from stepscope.tracer.schema.records import (
-    End,
-    Graph,
-    Record,
-    Run,
-    Skipped,
-)
+from stepscope.tracer.schema.gaps import Skipped
+from stepscope.tracer.schema.graphs import Graph
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.records import Record, Run
 from stepscope.tracer.schema.values import SavedTensor
 from stepscope.tracer.steps import StepTracker
 

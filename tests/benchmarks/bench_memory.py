@@ -19,7 +19,11 @@ from typing import Any
 
 import orjson
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import Argument, Graph, LaunchSite, Provenance, SiteProvenance
+from stepscope.tracer.schema.launches import Calls, Launches
+from stepscope.tracer.schema.memory import LifetimeLayout, ScheduledBuffers, SchedulerMemory
+from stepscope.tracer.schema.process_ends import End, Frame
+from stepscope.tracer.schema.steps import Steps
 from stepscope.viewer.memory.queries.alive import alive_at, alive_in_call
 from stepscope.viewer.memory.queries.graph import graph_memory, node_memory
 from stepscope.viewer.memory.queries.graphs import lifetime_events
@@ -36,23 +40,23 @@ SHORT_STORAGES, SHORT_CALLS, BATCH = 5, 1_000_000, 20_000
 LAUNCH_NS = 1_000
 
 
-def graph(launches: int) -> schema.Graph:
+def graph(launches: int) -> Graph:
     sites = [
-        schema.LaunchSite(
-            i, "call", i + 1, f"kernel_{i % 50}", "triton", [schema.Argument(f"buf{i}", "out", f"buf{i}")], [],
+        LaunchSite(
+            i, "call", i + 1, f"kernel_{i % 50}", "triton", [Argument(f"buf{i}", "out", f"buf{i}")], [],
             snodes=[f"op{i}"],
         )
         for i in range(launches)
     ]  # fmt: skip
-    return schema.Graph(0, "cbench", "0/0", "0_inference", "inference", False, False, ["call"], sites, [])
+    return Graph(0, "cbench", "0/0", "0_inference", "inference", False, False, ["call"], sites, [])
 
 
-def provenance(launches: int) -> schema.Provenance:
-    frames = [schema.Frame("/src/model.py", line, "forward", f"x = layer_{line}(x)") for line in range(200)]
-    return schema.Provenance(0, frames, [schema.SiteProvenance(i, [[i % 200]], []) for i in range(launches)])
+def provenance(launches: int) -> Provenance:
+    frames = [Frame("/src/model.py", line, "forward", f"x = layer_{line}(x)") for line in range(200)]
+    return Provenance(0, frames, [SiteProvenance(i, [[i % 200]], []) for i in range(launches)])
 
 
-def memory_of(storages: int) -> tuple[schema.SchedulerMemory, schema.LifetimeLayout]:
+def memory_of(storages: int) -> tuple[SchedulerMemory, LifetimeLayout]:
     """Each launch makes a buffer, which dies two launches later; every tenth lives until the end of the call."""
     sizes = [512 * (1 + i % 97) for i in range(storages)]
     ends = [storages if i % 10 == 0 else min(i + 2, storages) for i in range(storages)]
@@ -73,11 +77,11 @@ def memory_of(storages: int) -> tuple[schema.SchedulerMemory, schema.LifetimeLay
         live += up - down
         after_free.append(live)
     peak = max(after_alloc)
-    estimate = schema.SchedulerMemory(
+    estimate = SchedulerMemory(
         graph=0, subgraph=None, snode=[f"op{i}" for i in range(storages)],
         members=[[f"op{i}"] for i in range(storages)], node_kind=["SchedulerNode"] * storages, alloc_bytes=alloc,
         free_bytes=free, after_alloc_bytes=after_alloc, after_free_bytes=after_free,
-        buffers=schema.ScheduledBuffers(columns[0], sizes, sizes, columns[2], columns[3], columns[4]), peak_bytes=peak,
+        buffers=ScheduledBuffers(columns[0], sizes, sizes, columns[2], columns[3], columns[4]), peak_bytes=peak,
         peak_snodes=[after_alloc.index(peak)], base_name=empty.base_name, base_bytes=empty.base_bytes,
     )  # fmt: skip
     return estimate, layout(0, 0, made, deaths)
@@ -94,20 +98,18 @@ def write_log(path: Path, storages: int, calls: int, per_step: int, per_batch: i
             numbers = list(range(first, min(first + per_batch, calls)))
             starts = [MONOTONIC_NS + number * (call_ns + LAUNCH_NS) for number in numbers]
             count = len(numbers)
-            made = schema.Calls(
+            made = Calls(
                 numbers, [0] * count, [0] * count, [n // per_step for n in numbers], [1] * count, [None] * count,
                 starts, [call_ns] * count, [storages] * count, ["ok"] * count,
             )  # fmt: skip
             at = [start + LAUNCH_NS * (1 + i) for start in starts for i in range(storages)]
-            log.record(schema.Launches(made, list(range(storages)) * count, at, [ns + LAUNCH_NS // 2 for ns in at]))
+            log.record(Launches(made, list(range(storages)) * count, at, [ns + LAUNCH_NS // 2 for ns in at]))
             log.record(lifetimes(numbers, [0] * count))
             if per_step == 1:
-                log.record(
-                    schema.Steps(numbers, ["train"] * count, ["user"] * count, starts, [s + call_ns for s in starts])
-                )
+                log.record(Steps(numbers, ["train"] * count, ["user"] * count, starts, [s + call_ns for s in starts]))
             file.write(log.data)
             log.data = b""
-        log.record(schema.End("exit", MONOTONIC_NS + calls * step_ns))
+        log.record(End("exit", MONOTONIC_NS + calls * step_ns))
         file.write(log.data)
     return 2 * storages * calls
 

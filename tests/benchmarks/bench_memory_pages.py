@@ -13,8 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.memory import BufferRole
+from stepscope.tracer.schema.process_ends import End, Overhead
+from stepscope.tracer.schema.steps import Steps
 from stepscope.viewer.store.open import open_trace
 from tests.logs.memory_logs import NEW, layout, lifetimes, schedule
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, run
@@ -53,11 +55,11 @@ def long_run(steps: int, launches: int) -> LogBuilder:
         at = MONOTONIC_NS + step * (2 * LAUNCH_NS * launches + REST_NS)
         starts = [at + (i + 1) * LAUNCH_NS for i in range(launches)]
         end = starts[-1] + LAUNCH_NS
-        calls = schema.Calls([step], [0], [0], [step], [1], [None], [at], [end - at], [launches], ["ok"])
-        log.record(schema.Launches(calls, list(range(launches)), starts, [s + LAUNCH_NS // 2 for s in starts]))
+        calls = Calls([step], [0], [0], [step], [1], [None], [at], [end - at], [launches], ["ok"])
+        log.record(Launches(calls, list(range(launches)), starts, [s + LAUNCH_NS // 2 for s in starts]))
         log.record(lifetimes([step], [min(step, 1)], [(step, i, end + LAUNCH_NS) for i in left]))
-        log.record(schema.Steps([step], ["train"], ["optimizer"], [at], [end + REST_NS // 2]))
-    return log.record(schema.Overhead(1, 1, 1, steps * launches, 0)).record(schema.End("exit", end))
+        log.record(Steps([step], ["train"], ["optimizer"], [at], [end + REST_NS // 2]))
+    return log.record(Overhead(1, 1, 1, steps * launches, 0)).record(End("exit", end))
 
 
 def main() -> int:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import ChangedLine, Provenance, SiteProvenance
+from stepscope.tracer.schema.process_ends import Frame
 from stepscope.viewer.store.open import open_trace
 from tests.browser.conftest import Visit, serving
 from tests.logs.synthetic import UNIX_NS, LogBuilder, calls, compile_records, graph, run
@@ -20,10 +21,10 @@ def test_the_panel_says_what_a_launch_computes_and_what_has_changed(visit: Visit
     known = graph()
     first, fused, *others = known.sites
     fused = replace(fused, aten=["aten.relu", "aten.add"], source_nodes=["relu", "add"])
-    frames = [schema.Frame("/src/model.py", 12, "forward", "y = relu(x)")]
-    sites = [schema.SiteProvenance(1, [[0]], ["relu_1"])]
+    frames = [Frame("/src/model.py", 12, "forward", "y = relu(x)")]
+    sites = [SiteProvenance(1, [[0]], ["relu_1"])]
     log = compile_records(LogBuilder().record(run())).record(replace(known, sites=[first, fused, *others]))
-    log.record(schema.Provenance(0, frames, sites, [schema.ChangedLine(0, None)], UNIX_NS)).record(calls(0, 0, 1000))
+    log.record(Provenance(0, frames, sites, [ChangedLine(0, None)], UNIX_NS)).record(calls(0, 0, 1000))
     page = visit.page
     with open_trace(log.write(tmp_path / "log.log")) as trace, serving(trace) as where:
         page.goto(f"{where}/steps/0?launch=1")

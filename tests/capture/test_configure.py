@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import stepscope
 from stepscope.tracer.recorder import Recorder
 from stepscope.tracer.runtime.values.save import TensorSaver
-from stepscope.tracer.schema.records import Launches, Lifetimes
+from stepscope.tracer.schema.launches import Launches
+from stepscope.tracer.schema.memory import Lifetimes
 from stepscope.viewer.overview.queries.damage import problem_counts
 from stepscope.viewer.store.open import open_trace
 from tests.tracer.logs import read

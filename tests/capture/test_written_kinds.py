@@ -14,7 +14,8 @@ import pytest
 
 from stepscope.tracer.aoti.live import LiveCapture
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.schema.records import OUTPUT_CODE, RECORD_TYPES
+from stepscope.tracer.schema.constants import OUTPUT_CODE
+from stepscope.tracer.schema.records import RECORD_TYPES
 from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.store.open import open_trace
 from tests import python_processes

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import stepscope
-from stepscope.tracer.schema.records import LaunchSite
+from stepscope.tracer.schema.graphs import LaunchSite
 
 kept: list[torch.Tensor] = []
 

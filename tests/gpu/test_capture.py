@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 import stepscope
 from stepscope.tracer.demo import TransformerBlock
-from stepscope.tracer.schema.records import CACHED_ESTIMATE
+from stepscope.tracer.schema.constants import CACHED_ESTIMATE
 from tests.tracer import logs
 
 pytestmark = [

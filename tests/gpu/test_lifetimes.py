@@ -11,7 +11,8 @@ import torch
 
 import stepscope
 from stepscope.tracer.demo import TransformerBlock
-from stepscope.tracer.schema.records import Failure, LifetimeLayout, LifetimeMismatch, Lifetimes
+from stepscope.tracer.schema.gaps import Failure
+from stepscope.tracer.schema.memory import LifetimeLayout, LifetimeMismatch, Lifetimes
 from tests.tracer import logs
 
 pytestmark = [

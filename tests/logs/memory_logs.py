@@ -13,8 +13,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from stepscope.tracer.schema import records as schema
-from stepscope.tracer.schema.memory import BufferRole, StorageKind
+from stepscope.tracer.schema.launches import Calls, Launches
+from stepscope.tracer.schema.memory import (
+    AllocatorCurve,
+    BufferRole,
+    LifetimeLayout,
+    Lifetimes,
+    ScheduledBuffers,
+    SchedulerMemory,
+    StorageKind,
+)
+from stepscope.tracer.schema.process_ends import End, Overhead
+from stepscope.tracer.schema.steps import Steps
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, run
 from tests.logs.value_logs import Program
 
@@ -52,7 +62,7 @@ def backward() -> Program:
 def schedule(
     graph: int, buffers: Sequence[tuple[str, int, int, int, BufferRole]], base: dict[str, int],
     nodes: int, **changes: Any,
-) -> schema.SchedulerMemory:  # fmt: skip
+) -> SchedulerMemory:  # fmt: skip
     """Return the schedule with the curve of `buffers`, which are (name, bytes, first, last, role)."""
     alloc = [sum(b[1] for b in buffers if b[2] == i and b[4] != "input") for i in range(nodes)]
     free = [sum(b[1] for b in buffers if b[3] == i) for i in range(nodes)]
@@ -64,11 +74,11 @@ def schedule(
     peak = max(after_alloc)
     columns = [list(column) for column in zip(*buffers, strict=True)]
     return replace(
-        schema.SchedulerMemory(
+        SchedulerMemory(
             graph=graph, subgraph=None, snode=[f"op{i}" for i in range(nodes)],
             members=[[f"op{i}"] for i in range(nodes)], node_kind=["SchedulerNode"] * nodes, alloc_bytes=alloc,
             free_bytes=free, after_alloc_bytes=after_alloc, after_free_bytes=after_free,
-            buffers=schema.ScheduledBuffers(columns[0], columns[1], columns[1], columns[2], columns[3], columns[4]),
+            buffers=ScheduledBuffers(columns[0], columns[1], columns[1], columns[2], columns[3], columns[4]),
             peak_bytes=peak, peak_snodes=[i for i, size in enumerate(after_alloc) if size == peak],
             base_name=list(base), base_bytes=list(base.values()),
         ),
@@ -76,14 +86,14 @@ def schedule(
     )  # fmt: skip
 
 
-def forward_schedule(**changes: Any) -> schema.SchedulerMemory:
+def forward_schedule(**changes: Any) -> SchedulerMemory:
     buffers: list[Any] = [
         ("buf0", 512, 0, 1, "temporary"), ("buf1", 1024, 1, -1, "output"), ("buf2", 64, 2, -1, "output"),
     ]  # fmt: skip
     return schedule(0, buffers, {"primals_1": WEIGHT, "primals_2": X}, 3, **changes)
 
 
-def backward_schedule(**changes: Any) -> schema.SchedulerMemory:
+def backward_schedule(**changes: Any) -> SchedulerMemory:
     buffers: list[Any] = [
         ("relu", 1024, 0, 0, "input"), ("buf3", 256, 0, -1, "output"), ("buf4", 128, 1, -1, "output"),
     ]  # fmt: skip
@@ -101,9 +111,9 @@ def layout(
     deaths: Sequence[tuple[int, int]],
     function: int = 0,
     device: str = "cpu",
-) -> schema.LifetimeLayout:
+) -> LifetimeLayout:
     """Return a layout; `storages` are (name, kind, bytes, born, (calls back, call of earlier step, number there))."""
-    return schema.LifetimeLayout(
+    return LifetimeLayout(
         layout=number,
         graph=graph,
         function=function,
@@ -121,7 +131,7 @@ def layout(
     )
 
 
-def forward_layout(number: int = 0, weight: Met = NEW) -> schema.LifetimeLayout:
+def forward_layout(number: int = 0, weight: Met = NEW) -> LifetimeLayout:
     storages: list[Any] = [
         ("primals_1", "input", WEIGHT, 0, weight), ("primals_2", "input", X, 0, NEW),
         ("buf0", "allocated", 512, 0, NEW), ("buf1", "allocated", 1024, 1, NEW), ("buf2", "allocated", LOSS, 2, NEW),
@@ -129,7 +139,7 @@ def forward_layout(number: int = 0, weight: Met = NEW) -> schema.LifetimeLayout:
     return layout(number, 0, storages, [(2, 2)])
 
 
-def backward_layout(number: int = 1, weight: Met = (1, None, 0)) -> schema.LifetimeLayout:
+def backward_layout(number: int = 1, weight: Met = (1, None, 0)) -> LifetimeLayout:
     storages: list[Any] = [
         ("primals_1", "input", WEIGHT, 0, weight), ("relu", "input", 1024, 0, (1, None, 3)),
         ("tangents_1", "input", 64, 0, NEW), ("buf3", "allocated", 256, 0, NEW), ("buf4", "allocated", 128, 1, NEW),
@@ -142,17 +152,17 @@ def lifetimes(
     layout: list[int],
     dead: Sequence[tuple[int, int, int]] = (),
     allocator: Sequence[tuple[int, int, int, int]] = (),
-) -> schema.Lifetimes:
+) -> Lifetimes:
     """Return lifetimes; `dead` are (call, index, ns), `allocator` (call, position, allocated, reserved)."""
-    curve = schema.AllocatorCurve(*([row[i] for row in allocator] for i in range(4)))
-    return schema.Lifetimes(call, layout, [d[0] for d in dead], [d[1] for d in dead], [d[2] for d in dead], curve)
+    curve = AllocatorCurve(*([row[i] for row in allocator] for i in range(4)))
+    return Lifetimes(call, layout, [d[0] for d in dead], [d[1] for d in dead], [d[2] for d in dead], curve)
 
 
-def calls_of(number: int, program: Program, step: int, start_ns: int) -> schema.Launches:
+def calls_of(number: int, program: Program, step: int, start_ns: int) -> Launches:
     count = len(program.sites)
-    calls = schema.Calls([number], [program.number], [0], [step], [1], [None], [start_ns], [CALL_NS], [count], ["ok"])
+    calls = Calls([number], [program.number], [0], [step], [1], [None], [start_ns], [CALL_NS], [count], ["ok"])
     starts = [start_ns + (i + 1) * LAUNCH_NS for i in range(count)]
-    return schema.Launches(calls, list(range(count)), starts, [at + LAUNCH_NS // 2 for at in starts])
+    return Launches(calls, list(range(count)), starts, [at + LAUNCH_NS // 2 for at in starts])
 
 
 def start_of(step: int) -> int:
@@ -180,8 +190,8 @@ def training(
             dead.append((2 * (step - keep), 4, after))
         figures = [(2 * step, p, size, 8192) for p, size in ((0, 2048), (1, 4096), (3, 3072))] if allocator else []
         log.record(lifetimes([2 * step, 2 * step + 1], [0, 1] if step == 0 else [2, 3], dead, figures))
-        log.record(schema.Steps([step], ["train"], ["optimizer"], [at], [at + 9_000]))
+        log.record(Steps([step], ["train"], ["optimizer"], [at], [at + 9_000]))
     if end:
-        log.record(schema.Overhead(1_000, 1_000_000, 20_000, 5 * steps, 0))
-        log.record(schema.End("exit", start_of(steps)))
+        log.record(Overhead(1_000, 1_000_000, 20_000, 5 * steps, 0))
+        log.record(End("exit", start_of(steps)))
     return log

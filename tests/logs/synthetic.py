@@ -9,8 +9,21 @@ from typing import Any
 
 import orjson
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.constants import FORMAT_VERSION
+from stepscope.tracer.schema.graphs import (
+    Argument,
+    Graph,
+    LaunchSite,
+    MemoryStatement,
+    Provenance,
+    Role,
+    SiteProvenance,
+)
+from stepscope.tracer.schema.launches import Calls, Launches, TensorMeta, Tensors
 from stepscope.tracer.schema.log_format import encode_artifact, encode_prefix, encode_record, payload_digest
+from stepscope.tracer.schema.process_ends import End, Frame, Overhead
+from stepscope.tracer.schema.records import Record, Run, artifact_name, to_payload
+from stepscope.tracer.schema.steps import Steps
 
 START = datetime(2026, 3, 14, 9, 26, 53)
 MONOTONIC_NS = 5_000_000_000
@@ -63,9 +76,9 @@ class LogBuilder:
         prefix = self._prefix("torch/_dynamo/utils.py")
         return self.raw(encode_artifact(prefix, name, encoding, payload, envelope))
 
-    def record(self, record: schema.Record) -> LogBuilder:
+    def record(self, record: Record) -> LogBuilder:
         """Add one of stepscope's records."""
-        return self.artifact(schema.artifact_name(record), orjson.dumps(schema.to_payload(record)))
+        return self.artifact(artifact_name(record), orjson.dumps(to_payload(record)))
 
     def raw(self, data: bytes) -> LogBuilder:
         self.data += data
@@ -81,11 +94,11 @@ class LogBuilder:
         return encode_prefix(self._time, self.pid, source, 100)
 
 
-def run(**changes: Any) -> schema.Run:
+def run(**changes: Any) -> Run:
     """Return a run record; `changes` replace fields."""
     return replace(
-        schema.Run(
-            format_version=schema.FORMAT_VERSION,
+        Run(
+            format_version=FORMAT_VERSION,
             stepscope_version="0.1.0",
             python_version="3.11.7",
             torch_version="2.13.0",
@@ -107,32 +120,32 @@ def run(**changes: Any) -> schema.Run:
     )
 
 
-def argument(name: str, role: schema.Role, buffer: str | None = None) -> schema.Argument:
-    return schema.Argument(name, role, buffer or name)
+def argument(name: str, role: Role, buffer: str | None = None) -> Argument:
+    return Argument(name, role, buffer or name)
 
 
-def graph(number: int = 0, **changes: Any) -> schema.Graph:
+def graph(number: int = 0, **changes: Any) -> Graph:
     """Return the graph of `WRAPPER`: a matrix product, an in-place kernel on the reused buffer, and a subgraph."""
     fused = "cpp_fused_relu_0"
     sites = [
-        schema.LaunchSite(
+        LaunchSite(
             0, "call", 20, "extern_kernels.mm", "extern",
             [argument("arg0_1", "in"), argument("arg1_1", "in"), argument("buf0", "out")], [],
             snodes=["op0"], aten=["aten.mm"],
         ),
-        schema.LaunchSite(1, "call", 22, fused, "cpp", [argument("buf1", "inout")], [], snodes=["op1"]),
-        schema.LaunchSite(
+        LaunchSite(1, "call", 22, fused, "cpp", [argument("buf1", "inout")], [], snodes=["op1"]),
+        LaunchSite(
             2, "call", 23, "true_graph_0", "subgraph", [argument("buf1", "in"), argument("buf2", "out")], ["buf2"],
             snodes=["op2"],
         ),
-        schema.LaunchSite(
+        LaunchSite(
             3, "true_graph_0", 14, fused, "cpp",
             [argument("true_graph_0_arg0_1", "in"), argument("true_graph_0_buf0", "out")], [],
             snodes=["true_graph_0_op0"],
         ),
     ]  # fmt: skip
     return replace(
-        schema.Graph(
+        Graph(
             graph=number,
             wrapper_key="cwrapper",
             compile_id="0/0",
@@ -143,18 +156,18 @@ def graph(number: int = 0, **changes: Any) -> schema.Graph:
             functions=["call", "true_graph_0"],
             sites=sites,
             memory=[
-                schema.MemoryStatement("allocate", "buf0", "call", 19),
-                schema.MemoryStatement("reuse", "buf1", "call", 21, "buf0"),
+                MemoryStatement("allocate", "buf0", "call", 19),
+                MemoryStatement("reuse", "buf1", "call", 21, "buf0"),
             ],
         ),
         **changes,
     )
 
 
-def calls(first: int, step: int, start_ns: int, thread: int = 1, graph: int = 0) -> schema.Launches:
+def calls(first: int, step: int, start_ns: int, thread: int = 1, graph: int = 0) -> Launches:
     """Return a call of `WRAPPER`, after the subgraph's call, which ends first."""
-    return schema.Launches(
-        schema.Calls(
+    return Launches(
+        Calls(
             call=[first + 1, first],
             graph=[graph, graph],
             function=[1, 0],
@@ -172,17 +185,17 @@ def calls(first: int, step: int, start_ns: int, thread: int = 1, graph: int = 0)
     )
 
 
-def tensors(call: int = 0, size: int = 4) -> schema.Tensors:
-    meta = schema.TensorMeta(0, "float32", [size, 8], [8, 1], "cpu", 0, size * 32)
-    return schema.Tensors(0, call, 0, [meta, replace(meta, argument=1, size=[8, 8], storage_bytes=256)])
+def tensors(call: int = 0, size: int = 4) -> Tensors:
+    meta = TensorMeta(0, "float32", [size, 8], [8, 1], "cpu", 0, size * 32)
+    return Tensors(0, call, 0, [meta, replace(meta, argument=1, size=[8, 8], storage_bytes=256)])
 
 
-def provenance() -> schema.Provenance:
+def provenance() -> Provenance:
     frames = [
-        schema.Frame("/src/train.py", 40, "main", "loss = model(x)"),
-        schema.Frame("/src/model.py", 12, "forward", "y = (x @ w).relu()"),
+        Frame("/src/train.py", 40, "main", "loss = model(x)"),
+        Frame("/src/model.py", 12, "forward", "y = (x @ w).relu()"),
     ]
-    return schema.Provenance(0, frames, [schema.SiteProvenance(1, [[0, 1]], ["relu"])])
+    return Provenance(0, frames, [SiteProvenance(1, [[0, 1]], ["relu"])])
 
 
 def recorded(steps: int = 3, end: bool = True, **run_changes: Any) -> LogBuilder:
@@ -195,10 +208,10 @@ def recorded(steps: int = 3, end: bool = True, **run_changes: Any) -> LogBuilder
         log.record(calls(10 * step, step, start_ns + 500))
         if step == 1:
             log.record(calls(10 * step + 5, step, start_ns + 600, thread=2))
-        log.record(schema.Steps([step], ["inference"], ["user"], [start_ns], [start_ns + 5_000]))
-    log.record(schema.Overhead(1_000, 1_000_000, 20_000, 4 * steps, 0))
+        log.record(Steps([step], ["inference"], ["user"], [start_ns], [start_ns + 5_000]))
+    log.record(Overhead(1_000, 1_000_000, 20_000, 4 * steps, 0))
     if end:
-        log.record(schema.End("exit", MONOTONIC_NS + 2_000_000))
+        log.record(End("exit", MONOTONIC_NS + 2_000_000))
     return log
 
 

@@ -6,7 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import (
+    Argument,
+    Graph,
+    Held,
+    LaunchKind,
+    LaunchSite,
+    MemoryStatement,
+    Provenance,
+    Role,
+    SiteProvenance,
+    Version,
+)
+from stepscope.tracer.schema.launches import Calls, Launches, TensorMeta, Tensors
+from stepscope.tracer.schema.process_ends import End, Frame, Overhead
+from stepscope.tracer.schema.statistics import Exact, Sparse, Values
+from stepscope.tracer.schema.values import Moment, ValueLayout
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, run
 
 LAUNCH_NS, CALL_NS = 100, 100_000
@@ -52,23 +67,23 @@ class Program:
     compile_id: str = "0/0"
     again: bool = False
     """Whether every argument is read before each launch."""
-    sites: list[schema.LaunchSite] = field(default_factory=list)
-    memory: list[schema.MemoryStatement] = field(default_factory=list)
-    layout: list[tuple[int, int, schema.Moment, str]] = field(default_factory=list)
+    sites: list[LaunchSite] = field(default_factory=list)
+    memory: list[MemoryStatement] = field(default_factory=list)
+    layout: list[tuple[int, int, Moment, str]] = field(default_factory=list)
     """(site, argument, moment, name) in the order of reading."""
-    rows: dict[str, schema.Version] = field(default_factory=dict)
+    rows: dict[str, Version] = field(default_factory=dict)
     allocated: set[str] = field(default_factory=set)
     stacks: dict[int, str] = field(default_factory=dict)
 
     def allocate(self, *names: str) -> Program:
         for name in names:
             self.allocated.add(name)
-            self.memory.append(schema.MemoryStatement("allocate", name, "call", len(self.sites) + 10))
+            self.memory.append(MemoryStatement("allocate", name, "call", len(self.sites) + 10))
         return self
 
     def free(self, *names: str) -> Program:
         for name in names:
-            self.memory.append(schema.MemoryStatement("free", name, "call", len(self.sites) + 10))
+            self.memory.append(MemoryStatement("free", name, "call", len(self.sites) + 10))
         return self
 
     def launch(
@@ -76,7 +91,7 @@ class Program:
         kernel: str,
         reads: Sequence[str] = (),
         writes: Sequence[str] = (),
-        kind: schema.LaunchKind = "extern",
+        kind: LaunchKind = "extern",
         aten: Sequence[str] = (),
         fx: Sequence[str] = (),
         parameters: Mapping[int, str] | None = None,
@@ -85,50 +100,44 @@ class Program:
         site, arguments = len(self.sites), []
         names = [*reads, *(name for name in writes if name not in reads)]
         for position, name in enumerate(names):
-            role: schema.Role = "in" if name not in writes else "inout" if name in reads else "out"
+            role: Role = "in" if name not in writes else "inout" if name in reads else "out"
             storage = name.split("@")[0]
             known = self.rows.get(name)
-            held: schema.Held = "written" if known and known.moment == "after" else "input"
+            held: Held = "written" if known and known.moment == "after" else "input"
             if storage in self.allocated and known is None:
                 held = "uninitialised"
             if role != "out" and held != "uninitialised" and (known is None or self.again):
-                version = schema.Version(site, position, "before")
+                version = Version(site, position, "before")
                 self.layout.append((site, position, "before", name))
                 known = self.rows[name] = known or version
             parameter = (parameters or {}).get(position)
             version_or_none = known if role != "out" else None
-            arguments.append(schema.Argument(name, role, storage, parameter, storage, held, version_or_none))
+            arguments.append(Argument(name, role, storage, parameter, storage, held, version_or_none))
         for position, name in enumerate(names):
             if name in writes:
-                self.rows[name] = schema.Version(site, position, "after")
+                self.rows[name] = Version(site, position, "after")
                 self.layout.append((site, position, "after", name))
         self.sites.append(
-            schema.LaunchSite(
-                site, "call", site + 10, kernel, kind, arguments, [], aten=list(aten), snodes=[f"op{site}"]
-            )
+            LaunchSite(site, "call", site + 10, kernel, kind, arguments, [], aten=list(aten), snodes=[f"op{site}"])
         )
         if fx:
             self.stacks[site] = ",".join(fx)
         return self
 
-    def graph(self) -> schema.Graph:
-        return schema.Graph(
+    def graph(self) -> Graph:
+        return Graph(
             graph=self.number, wrapper_key=f"cw{self.number}", compile_id=self.compile_id,
             aot_id=f"{self.number}_{self.phase}", phase=self.phase, cached=False, dynamic=False, functions=["call"],
             sites=self.sites, memory=self.memory,
         )  # fmt: skip
 
-    def provenance(self) -> schema.Provenance:
-        frames = [
-            schema.Frame("/src/model.py", 10 + site.site, "forward", f"line of {site.kernel}") for site in self.sites
-        ]
+    def provenance(self) -> Provenance:
+        frames = [Frame("/src/model.py", 10 + site.site, "forward", f"line of {site.kernel}") for site in self.sites]
         sites = [
-            schema.SiteProvenance(
-                s.site, [[s.site]], self.stacks.get(s.site, "").split(",") if s.site in self.stacks else []
-            )
+            SiteProvenance(s.site, [[s.site]], self.stacks.get(s.site, "").split(",") if s.site in self.stacks else [])
             for s in self.sites
         ]
-        return schema.Provenance(self.number, frames, sites)
+        return Provenance(self.number, frames, sites)
 
 
 class ValueLog:
@@ -137,7 +146,7 @@ class ValueLog:
     def __init__(self, *programs: Program, level: str = "values", **run_changes: Any) -> None:
         self.log = LogBuilder(run_changes.get("pid", 4711)).record(run(level=level, **run_changes))
         self.calls = 0
-        self._layouts: list[schema.ValueLayout] = []
+        self._layouts: list[ValueLayout] = []
         for program in programs:
             self.log.record(program.graph()).record(program.provenance())
 
@@ -148,14 +157,12 @@ class ValueLog:
         number, self.calls = self.calls, self.calls + 1
         start = MONOTONIC_NS + 1_000_000 + number * CALL_NS
         count = len(program.sites)
-        calls = schema.Calls(
-            [number], [program.number], [0], [step], [1], [None], [start], [CALL_NS // 2], [count], ["ok"]
-        )
+        calls = Calls([number], [program.number], [0], [step], [1], [None], [start], [CALL_NS // 2], [count], ["ok"])
         starts = [start + (i + 1) * LAUNCH_NS for i in range(count)]
-        self.log.record(schema.Launches(calls, list(range(count)), starts, [at + LAUNCH_NS // 2 for at in starts]))
+        self.log.record(Launches(calls, list(range(count)), starts, [at + LAUNCH_NS // 2 for at in starts]))
         for (site, argument), size in (sizes or {}).items():
-            meta = schema.TensorMeta(argument, "float32", size, [1] * len(size), "cpu", 0, 4096)
-            self.log.record(schema.Tensors(program.number, number, site, [meta]))
+            meta = TensorMeta(argument, "float32", size, [1] * len(size), "cpu", 0, 4096)
+            self.log.record(Tensors(program.number, number, site, [meta]))
         rows = [
             stats.get(f"{name}_{site}", stats.get(f"{name}_{moment}", stats.get(name, FINE)))
             for site, _, moment, name in program.layout
@@ -169,14 +176,12 @@ class ValueLog:
         return number
 
     def end(self) -> LogBuilder:
-        return self.log.record(schema.Overhead(1_000, 1_000_000, 20_000, 1, 0, 400)).record(
-            schema.End("exit", MONOTONIC_NS + 10**12)
-        )
+        return self.log.record(Overhead(1_000, 1_000_000, 20_000, 1, 0, 400)).record(End("exit", MONOTONIC_NS + 10**12))
 
 
-def layout_of(program: Program, rows: Sequence[Stat], number: int = 0) -> schema.ValueLayout:
+def layout_of(program: Program, rows: Sequence[Stat], number: int = 0) -> ValueLayout:
     places = program.layout
-    return schema.ValueLayout(
+    return ValueLayout(
         layout=number, graph=program.number, site=[p[0] for p in places], argument=[p[1] for p in places],
         moment=[p[2] for p in places], item=[r.item for r in rows], part=[r.part for r in rows],
         dtype=[r.dtype for r in rows], numel=[r.numel for r in rows],
@@ -184,19 +189,19 @@ def layout_of(program: Program, rows: Sequence[Stat], number: int = 0) -> schema
     )  # fmt: skip
 
 
-def values_of(calls: list[int], layouts: list[int], rows: Sequence[Stat]) -> schema.Values:
-    def sparse(name: str) -> schema.Sparse:
+def values_of(calls: list[int], layouts: list[int], rows: Sequence[Stat]) -> Values:
+    def sparse(name: str) -> Sparse:
         found = [(i, getattr(row, name)) for i, row in enumerate(rows) if getattr(row, name)]
-        return schema.Sparse([i for i, _ in found], [value for _, value in found])
+        return Sparse([i for i, _ in found], [value for _, value in found])
 
     exact = [(i, row.exact) for i, row in enumerate(rows) if row.exact is not None]
     bad = [(i, row.first_bad) for i, row in enumerate(rows) if row.first_bad is not None]
-    return schema.Values(
+    return Values(
         call=calls, layout=layouts, min=[r.min for r in rows], max=[r.max for r in rows], mean=[r.mean for r in rows],
         std=[r.std for r in rows], nan=sparse("nan"), positive_infinity=sparse("pinf"),
         negative_infinity=sparse("ninf"), zero=sparse("zero"), near_overflow=sparse("near"),
-        subnormal=sparse("sub"), first_bad=schema.Sparse([i for i, _ in bad], [value for _, value in bad]),
-        exact=schema.Exact([i for i, _ in exact], [e[0] for _, e in exact], [e[1] for _, e in exact]),
+        subnormal=sparse("sub"), first_bad=Sparse([i for i, _ in bad], [value for _, value in bad]),
+        exact=Exact([i for i, _ in exact], [e[0] for _, e in exact], [e[1] for _, e in exact]),
     )  # fmt: skip
 
 

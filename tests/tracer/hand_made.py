@@ -10,7 +10,7 @@ from stepscope.tracer.inductor import code_swap
 from stepscope.tracer.recorder import Recorder
 from stepscope.tracer.runtime.launches import GraphHooks
 from stepscope.tracer.runtime.ticks import tick_type
-from stepscope.tracer.schema.records import Graph
+from stepscope.tracer.schema.graphs import Graph
 from stepscope.tracer.wrapper.source import analyse
 from stepscope.viewer.ingest.logs import read_logs
 from stepscope.viewer.ingest.rows import IndexRows

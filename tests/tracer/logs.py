@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from stepscope.tracer.schema.records import ARTIFACT_PREFIX
+from stepscope.tracer.schema.constants import ARTIFACT_PREFIX
 from tests.capture.logs import read_log
 
 

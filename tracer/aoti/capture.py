@@ -14,7 +14,8 @@ from stepscope.tracer.aoti.printing_code import PrintingCodes
 from stepscope.tracer.aoti.profiler_times import Durations, durations
 from stepscope.tracer.aoti.saved_files import SavedFiles
 from stepscope.tracer.log.writer import LogWriter
-from stepscope.tracer.schema.records import End, Run
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.records import Run
 
 _PIECE_BYTES = 1 << 20
 

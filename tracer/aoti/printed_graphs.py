@@ -14,16 +14,8 @@ from dataclasses import dataclass, replace
 from stepscope.tracer.aoti.printed_launches import LaunchPrints, ModelRun
 from stepscope.tracer.aoti.printed_scalars import scalars, symbols
 from stepscope.tracer.aoti.printer_output import PrintedFile, PrintedTensor
-from stepscope.tracer.schema.records import (
-    PRINTED_KEY,
-    PRINTER_LEAVES_OUT,
-    Argument,
-    Graph,
-    Held,
-    LaunchKind,
-    LaunchSite,
-    Version,
-)
+from stepscope.tracer.schema.constants import PRINTED_KEY, PRINTER_LEAVES_OUT
+from stepscope.tracer.schema.graphs import Argument, Graph, Held, LaunchKind, LaunchSite, Version
 
 FUNCTION = "run"
 _SIZE = re.compile(r"[su]\d+")

@@ -19,30 +19,15 @@ from stepscope.tracer.aoti.printing_code import PrintingCodes, with_code
 from stepscope.tracer.aoti.profiler_times import Durations
 from stepscope.tracer.aoti.saved_files import Kept
 from stepscope.tracer.runtime.argument_forms import TOO_MANY, ArgumentForms
-from stepscope.tracer.schema.records import (
-    FORMAT_VERSION,
-    OF_THE_CALL,
-    Calls,
-    CallSymbols,
-    DeviceTimes,
-    Exact,
-    Graph,
-    InputSize,
-    Launches,
-    Moment,
-    Record,
-    Run,
-    SameTensors,
-    SavedTensor,
-    Skipped,
-    Sparse,
-    Steps,
-    TensorMeta,
-    Tensors,
-    ValueLayout,
-    Values,
-)
-from stepscope.tracer.schema.statistics import COUNTS, NONFINITE, RECORDED_NUMBERS
+from stepscope.tracer.schema.constants import FORMAT_VERSION
+from stepscope.tracer.schema.gaps import Skipped
+from stepscope.tracer.schema.graphs import Graph
+from stepscope.tracer.schema.launches import Calls, DeviceTimes, Launches, SameTensors, TensorMeta, Tensors
+from stepscope.tracer.schema.records import Record, Run
+from stepscope.tracer.schema.scalars import CallSymbols, InputSize
+from stepscope.tracer.schema.statistics import COUNTS, NONFINITE, RECORDED_NUMBERS, Exact, Sparse, Values
+from stepscope.tracer.schema.steps import Steps
+from stepscope.tracer.schema.values import OF_THE_CALL, Moment, SavedTensor, ValueLayout
 
 NOT_RETURNED, UNKNOWN_END = -1, -2
 PRINTER = "PyTorch's debug printer"

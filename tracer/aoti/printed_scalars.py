@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from stepscope.tracer.aoti.printed_launches import LaunchPrints, ModelRun
 from stepscope.tracer.aoti.printer_output import PrintedScalar
-from stepscope.tracer.schema.records import Assignment, InputSize, Scalar
+from stepscope.tracer.schema.scalars import Assignment, InputSize, Scalar
 
 _CONSTANT = re.compile(r"(-?\d+)L?")
 _LARGEST = 2**63

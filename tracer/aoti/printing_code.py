@@ -14,8 +14,10 @@ from typing import Any
 import orjson
 
 from stepscope.tracer.aoti.printed_launches import ModelRun
+from stepscope.tracer.schema.constants import ARTIFACT_PREFIX
+from stepscope.tracer.schema.graphs import Argument, CppCode, Graph, LaunchSite
 from stepscope.tracer.schema.log_format import HEADER
-from stepscope.tracer.schema.records import ARTIFACT_PREFIX, Argument, CppCode, Graph, InputSize, LaunchSite, Scalar
+from stepscope.tracer.schema.scalars import InputSize, Scalar
 from stepscope.tracer.wrapper.expressions import SYMBOL
 
 _NAME = f"{ARTIFACT_PREFIX}{CppCode.KIND}"

@@ -17,7 +17,7 @@ from stepscope.tracer.aoti.live import environment as printer_environment
 from stepscope.tracer.command import process_end, sanitizer
 from stepscope.tracer.command.run import RunResult, argv, recorded
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.schema.records import CrashRun
+from stepscope.tracer.schema.process_ends import CrashRun
 
 MOST_RUNS = 5
 CPP_STACKS = {"TORCH_SHOW_CPP_STACKTRACES": "1"}

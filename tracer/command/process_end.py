@@ -15,18 +15,9 @@ import orjson
 from stepscope.tracer._version import __version__
 from stepscope.tracer.command.watch import Ending
 from stepscope.tracer.schema import log_format
-from stepscope.tracer.schema.records import (
-    ARTIFACT_PREFIX,
-    FORMAT_VERSION,
-    CrashRun,
-    End,
-    ProcessEnd,
-    Record,
-    Run,
-    ToolError,
-    artifact_name,
-    to_payload,
-)
+from stepscope.tracer.schema.constants import ARTIFACT_PREFIX, FORMAT_VERSION
+from stepscope.tracer.schema.process_ends import CrashRun, End, ProcessEnd, ToolError
+from stepscope.tracer.schema.records import Record, Run, artifact_name, to_payload
 
 _LAST_BYTES = 4096
 _LOG_PID = re.compile(r"stepscope_trace_rank_\d+_(\d+)_[0-9a-f]+\.log")

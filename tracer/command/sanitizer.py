@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from stepscope.tracer.schema.records import ToolError
+from stepscope.tracer.schema.process_ends import ToolError
 
 TOOL = ("compute-sanitizer", "--tool", "memcheck")
 _LEADER = "========="

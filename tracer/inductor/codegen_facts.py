@@ -28,7 +28,8 @@ from stepscope.tracer.inductor.scheduler.scheduler_memory import from_payload, s
 from stepscope.tracer.inductor.sources.dynamo_graphs import CompiledLines, DynamoGraphs
 from stepscope.tracer.inductor.sources.module_paths import module_paths
 from stepscope.tracer.inductor.sources.source_nodes import source_nodes
-from stepscope.tracer.schema.records import LaunchSite, SchedulerMemory
+from stepscope.tracer.schema.graphs import LaunchSite
+from stepscope.tracer.schema.memory import SchedulerMemory
 
 TRACING = "set_kernel_post_grad_provenance_tracing"
 USERS = ("torch._inductor.debug", "torch._inductor.codegen.cpp", "torch._inductor.codegen.triton")

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any, Protocol
 
 from stepscope.tracer.inductor import compat
-from stepscope.tracer.schema.records import CompileError
+from stepscope.tracer.schema.gaps import CompileError
 
 COMPILER = "torch._inductor.compile_fx", "_compile_fx_inner"
 MOST_LETTERS = 16_000

@@ -19,7 +19,7 @@ from stepscope.tracer.inductor.sources import provenance
 from stepscope.tracer.inductor.sources.dynamo_graphs import DynamoGraphs
 from stepscope.tracer.inductor.wrapper_hook import frame_of
 from stepscope.tracer.runtime import launches
-from stepscope.tracer.schema.records import Argument, Graph, LaunchSite, MemoryEvent, MemoryStatement, Provenance
+from stepscope.tracer.schema.graphs import Argument, Graph, LaunchSite, MemoryEvent, MemoryStatement, Provenance
 from stepscope.tracer.wrapper.expressions import buffer_of, dotted
 from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource
 from stepscope.tracer.wrapper.storage_points import storages_at_points

@@ -10,7 +10,8 @@ from stepscope.tracer.runtime.stats.readers import why_not_compiled
 from stepscope.tracer.runtime.values.reading import PlanPoint, ReadPlan, SaveTarget, ValueSink, writes_at_once
 from stepscope.tracer.runtime.values.rows import PlannedRead
 from stepscope.tracer.runtime.values.save import TensorSaver
-from stepscope.tracer.schema.records import Argument, Skipped
+from stepscope.tracer.schema.gaps import Skipped
+from stepscope.tracer.schema.graphs import Argument
 from stepscope.tracer.wrapper.parsed import WrapperSource
 from stepscope.tracer.wrapper.read_points import Read, ReadPoint
 from stepscope.tracer.wrapper.versions import follow

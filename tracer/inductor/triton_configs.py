@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from stepscope.tracer.schema.records import Graph, TunedKernels
+from stepscope.tracer.schema.graphs import Graph
+from stepscope.tracer.schema.launches import TunedKernels
 
 _LATER = ("coordinate_descent_tuning", "found_by_coordesc"), ("combo_tuning_groups", "found_by_combo_autotune")
 """Settings of tuning that starts from the only candidate at the first launch, each with the flag of its result."""

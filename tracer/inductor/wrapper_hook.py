@@ -25,17 +25,11 @@ from stepscope.tracer.inductor.sources import provenance
 from stepscope.tracer.inductor.sources.dynamo_graphs import Captured, CompiledLines, DynamoGraphs
 from stepscope.tracer.inductor.triton_configs import TritonConfigs
 from stepscope.tracer.runtime import launches, ticks
-from stepscope.tracer.schema.records import (
-    CACHED_ESTIMATE,
-    CPP_WRAPPER,
-    CppCode,
-    Graph,
-    Provenance,
-    RecomputeMismatch,
-    SchedulerMemory,
-    Skipped,
-    TunedKernels,
-)
+from stepscope.tracer.schema.constants import CACHED_ESTIMATE, CPP_WRAPPER
+from stepscope.tracer.schema.gaps import Skipped
+from stepscope.tracer.schema.graphs import CppCode, Graph, Provenance
+from stepscope.tracer.schema.launches import TunedKernels
+from stepscope.tracer.schema.memory import RecomputeMismatch, SchedulerMemory
 from stepscope.tracer.wrapper.expectations import expected_lifetimes
 from stepscope.tracer.wrapper.parsed import WrapperSource
 from stepscope.tracer.wrapper.read_points import ReadPoint

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stepscope.tracer.schema.records import Graph, Record
+from stepscope.tracer.schema.graphs import Graph
+from stepscope.tracer.schema.records import Record
 
 KEYS = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt")
 Ids = Mapping[str, Any]

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from stepscope.tracer.log.launch_ring import LaunchRing
 from stepscope.tracer.log.ring_blocks import CallInRing, RingBlock
-from stepscope.tracer.schema.records import StepMarks
+from stepscope.tracer.schema.steps import StepMarks
 from stepscope.tracer.steps import PossibleStepEnd
 
 MOST_CALLS = 4096

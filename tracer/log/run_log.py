@@ -10,7 +10,10 @@ from typing import Any
 
 from stepscope.tracer.log.compile_ids import CompileEnvelopes
 from stepscope.tracer.log.writer import LogWriter
-from stepscope.tracer.schema.records import OUTPUT_CODE, Frame, Graph, Provenance, Record, Run
+from stepscope.tracer.schema.constants import OUTPUT_CODE
+from stepscope.tracer.schema.graphs import Graph, Provenance
+from stepscope.tracer.schema.process_ends import Frame
+from stepscope.tracer.schema.records import Record, Run
 
 
 class RunLog:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import NamedTuple, Protocol
 
-from stepscope.tracer.schema.records import Assignment, CallSymbols
+from stepscope.tracer.schema.scalars import Assignment, CallSymbols
 
 _INT64 = range(-(2**63), 2**63)
 Plain = int | float | str | None

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
-from stepscope.tracer.schema.records import UNRECORDED, SameTensors, TensorMeta, Tensors
+from stepscope.tracer.schema.constants import UNRECORDED
+from stepscope.tracer.schema.launches import SameTensors, TensorMeta, Tensors
 
 MOST_FORMS = 256
 """Maximum number of forms per launch site; a service with dynamic shapes may have a new one with each request."""

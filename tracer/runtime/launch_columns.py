@@ -7,7 +7,8 @@ from typing import Any
 
 from stepscope.tracer.log.symbol_values import symbols_of
 from stepscope.tracer.runtime.calls import GraphCall
-from stepscope.tracer.schema.records import Calls, CallSymbols, Launches, TensorMeta
+from stepscope.tracer.schema.launches import Calls, Launches, TensorMeta
+from stepscope.tracer.schema.scalars import CallSymbols
 
 NO_END = -1
 

@@ -26,14 +26,10 @@ from stepscope.tracer.runtime.lifetimes.life import close
 from stepscope.tracer.runtime.lifetimes.tracker import SPARSE, Tracker
 from stepscope.tracer.runtime.ticks import Tick, TickType
 from stepscope.tracer.runtime.values.reading import ReadPlan
-from stepscope.tracer.schema.records import (
-    Graph,
-    LifetimeLayout,
-    LifetimeMismatch,
-    SameTensors,
-    Skipped,
-    Tensors,
-)
+from stepscope.tracer.schema.gaps import Skipped
+from stepscope.tracer.schema.graphs import Graph
+from stepscope.tracer.schema.launches import SameTensors, Tensors
+from stepscope.tracer.schema.memory import LifetimeLayout, LifetimeMismatch
 from stepscope.tracer.wrapper.expectations import Expectations
 from stepscope.tracer.wrapper.parsed import PointStorages
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from stepscope.tracer.runtime.calls import GraphCall
-from stepscope.tracer.schema.records import Overhead
+from stepscope.tracer.schema.process_ends import Overhead
 
 
 class OverheadMeter:

@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from stepscope.tracer.log.signals import is_from_handler
 from stepscope.tracer.runtime.device.failed import failure_in
-from stepscope.tracer.schema.records import CACHED_ESTIMATE, DEVICE_FAILED, Failure, Skipped
+from stepscope.tracer.schema.constants import CACHED_ESTIMATE, DEVICE_FAILED
+from stepscope.tracer.schema.gaps import Failure, Skipped
 
 
 class Problems:

@@ -13,7 +13,9 @@ from stepscope.tracer._version import __version__
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.inductor.cpp_wrapper import shim_errors
-from stepscope.tracer.schema.records import CALL_RAISED, FORMAT_VERSION, Frame, Run, UncaughtException
+from stepscope.tracer.schema.constants import CALL_RAISED, FORMAT_VERSION
+from stepscope.tracer.schema.process_ends import Frame, UncaughtException
+from stepscope.tracer.schema.records import Run
 
 MOST_FRAMES, MOST_TEXT, MOST_CALL = 32, 16_000, 4_000
 

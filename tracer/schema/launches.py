@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-UNRECORDED = "not recorded"
-"""`TensorMeta.dtype` in the first call whose arguments are not recorded any more."""
-
 
 @dataclass(frozen=True)
 class TensorMeta:

@@ -9,11 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-FAILED_CALL = " API call failed at "
-"""Text after the failed call in an exception from generated C++ code."""
-CALL_RAISED = "the call raised: "
-"""Beginning of the line that says why such a call failed."""
-
 
 @dataclass(frozen=True)
 class Frame:

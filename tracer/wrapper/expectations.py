@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from stepscope.tracer.schema.records import LaunchSite, MemoryStatement, SchedulerMemory
+from stepscope.tracer.schema.graphs import LaunchSite, MemoryStatement
+from stepscope.tracer.schema.memory import SchedulerMemory
 from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, wrapper_functions
 
 

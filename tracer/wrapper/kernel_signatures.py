@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from stepscope.tracer.schema.records import LaunchKind, Role
+from stepscope.tracer.schema.graphs import LaunchKind, Role
 
 CPP_FUNCTION = re.compile(r'extern "C"\s+(?:[\w:]+\s+)*?void\s+\w+\((.*?)\)\s*\{', re.S)
 TRITON_FUNCTION = re.compile(r"^@triton\.jit\s*\ndef \w+\((.*?)\)\s*(?:->[^:]*)?:", re.S | re.M)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from stepscope.tracer.schema.records import LaunchSite, MemoryStatement, StorageKind
+from stepscope.tracer.schema.graphs import LaunchSite, MemoryStatement
+from stepscope.tracer.schema.memory import StorageKind
 from stepscope.tracer.wrapper.symbols import Binding, ScalarArgument
 
 NOT_BODIES = frozenset({"get_args", "benchmark_compiled_module", "__init__", "recursively_apply_fns"})

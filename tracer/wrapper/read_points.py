@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from stepscope.tracer.schema.records import Moment
+from stepscope.tracer.schema.values import Moment
 from stepscope.tracer.wrapper.statements import names_in
 
 MOST_AT_ONCE = 64

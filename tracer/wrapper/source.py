@@ -10,7 +10,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from stepscope.tracer.schema.records import Argument, LaunchKind, LaunchSite, MemoryEvent, MemoryStatement, Role, Scalar
+from stepscope.tracer.schema.graphs import Argument, LaunchKind, LaunchSite, MemoryEvent, MemoryStatement, Role
+from stepscope.tracer.schema.scalars import Scalar
 from stepscope.tracer.wrapper.comments import commented, debug_handle
 from stepscope.tracer.wrapper.expressions import (
     SYMBOL,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from stepscope.tracer.schema.records import Held
+from stepscope.tracer.schema.graphs import Held
 from stepscope.tracer.wrapper.expressions import dotted
 from stepscope.tracer.wrapper.parsed import LaunchStatement
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from stepscope.tracer.schema.records import StorageKind
+from stepscope.tracer.schema.memory import StorageKind
 from stepscope.tracer.wrapper.expressions import SYMBOL, dotted
 from stepscope.tracer.wrapper.parsed import (
     LaunchStatement,

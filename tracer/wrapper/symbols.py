@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from stepscope.tracer.schema.records import LaunchSite, Scalar
+from stepscope.tracer.schema.graphs import LaunchSite
+from stepscope.tracer.schema.scalars import Scalar
 from stepscope.tracer.wrapper.expressions import SYMBOL, dotted
 
 ARITHMETIC = frozenset({"max", "min", "int", "float", "bool", "abs", "round"})

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from stepscope.tracer.schema.records import Argument, Held, LaunchSite, MemoryStatement, Version
+from stepscope.tracer.schema.graphs import Argument, Held, LaunchSite, MemoryStatement, Version
 from stepscope.tracer.wrapper.expressions import buffer_of, dotted
 from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, wrapper_functions
 from stepscope.tracer.wrapper.read_points import MOST_AT_ONCE, Read, ReadPoint, ReadQueue, Side

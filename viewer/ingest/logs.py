@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from stepscope.tracer.schema.records import ARTIFACT_PREFIX
+from stepscope.tracer.schema.constants import ARTIFACT_PREFIX
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.clock import LogClock, clock_of
 from stepscope.viewer.ingest.damage import Damage

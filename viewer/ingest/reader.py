@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from stepscope.tracer.schema.constants import ARTIFACT_PREFIX
 from stepscope.tracer.schema.log_format import (
     ENVELOPE_KEYS,
     HEADER,
@@ -22,7 +23,6 @@ from stepscope.tracer.schema.log_format import (
     pieces,
     scan,
 )
-from stepscope.tracer.schema.records import ARTIFACT_PREFIX
 from stepscope.viewer.ingest import lenient_json
 from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.clock import LogClock

@@ -12,7 +12,7 @@ from stepscope.tracer.aoti.printed_graphs import continues, graph, key
 from stepscope.tracer.aoti.printed_launches import LaunchPrints, LaunchReader, ModelRun, period, runs
 from stepscope.tracer.aoti.printed_scalars import assignment
 from stepscope.tracer.aoti.printer_output import Printed, PrintedLaunch, PrintedScalar, PrintedTensor, PrinterReader
-from stepscope.tracer.schema.records import Assignment
+from stepscope.tracer.schema.scalars import Assignment
 
 TEXTS = Path(__file__).parent / "texts"
 SITES = [

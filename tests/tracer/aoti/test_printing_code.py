@@ -16,7 +16,8 @@ from stepscope.tracer.inductor.codegen_facts import LaunchFacts
 from stepscope.tracer.inductor.cpp_wrapper.calls import python_form
 from stepscope.tracer.inductor.cpp_wrapper.code import cpp_code
 from stepscope.tracer.log.writer import LogWriter
-from stepscope.tracer.schema.records import CppCode, InputSize, LaunchSite, Scalar
+from stepscope.tracer.schema.graphs import CppCode, LaunchSite
+from stepscope.tracer.schema.scalars import InputSize, Scalar
 from stepscope.viewer.graphs.queries.graphs import graph_detail
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stepscope.tracer.command.sanitizer import MOST_ERRORS, errors_in, read_report
-from stepscope.tracer.schema.records import ToolError
+from stepscope.tracer.schema.process_ends import ToolError
 
 PRINTED = """\
 ========= COMPUTE-SANITIZER

@@ -18,7 +18,7 @@ from stepscope.tracer.inductor.sources.dynamo_graphs import (
     captured,
     parse_stack,
 )
-from stepscope.tracer.schema.records import Frame
+from stepscope.tracer.schema.process_ends import Frame
 
 
 def at(line: int, code: str, file: str = "/src/model.py", function: str = "forward") -> Stack:

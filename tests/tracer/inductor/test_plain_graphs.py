@@ -8,7 +8,9 @@ import torch
 
 import stepscope
 from stepscope.tracer.inductor.plain_graphs import analyse
-from stepscope.tracer.schema.records import Graph, Launches, LifetimeLayout, Provenance
+from stepscope.tracer.schema.graphs import Graph, Provenance
+from stepscope.tracer.schema.launches import Launches
+from stepscope.tracer.schema.memory import LifetimeLayout
 from tests.tracer.logs import read
 
 CODE = """

@@ -17,7 +17,7 @@ from torch._inductor.utils import run_and_get_code
 
 import stepscope
 from stepscope.tracer.inductor import codegen_facts
-from stepscope.tracer.schema.records import CACHED_ESTIMATE
+from stepscope.tracer.schema.constants import CACHED_ESTIMATE
 from tests import python_processes
 from tests.programs import load
 from tests.tracer.logs import read

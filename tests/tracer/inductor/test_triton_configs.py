@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from stepscope.tracer.inductor.triton_configs import TritonConfigs, config_of
-from stepscope.tracer.schema.records import LaunchSite, TunedKernels
+from stepscope.tracer.schema.graphs import LaunchSite
+from stepscope.tracer.schema.launches import TunedKernels
 
 
 def launcher(**block_sizes: Any) -> Any:

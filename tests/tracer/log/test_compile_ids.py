@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stepscope.tracer.log.compile_ids import CompileEnvelopes
-from stepscope.tracer.schema.records import Graph, Overhead, Skipped
+from stepscope.tracer.schema.gaps import Skipped
+from stepscope.tracer.schema.graphs import Graph
+from stepscope.tracer.schema.process_ends import Overhead
 from tests.logs import synthetic
 from tests.logs.memory_records import recompute
 

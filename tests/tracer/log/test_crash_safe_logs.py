@@ -17,7 +17,8 @@ import pytest
 from stepscope.tracer.command.process_end import append, has_ended
 from stepscope.tracer.log import writer
 from stepscope.tracer.recorder import Recorder
-from stepscope.tracer.schema.records import ProcessEnd, Skipped
+from stepscope.tracer.schema.gaps import Skipped
+from stepscope.tracer.schema.process_ends import ProcessEnd
 from tests.tracer.hand_made import HandMade, column, recorder_in, rows_of
 from tests.tracer.logs import read
 

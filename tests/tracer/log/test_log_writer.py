@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stepscope.tracer.log.writer import LogWriter
-from stepscope.tracer.schema.records import Skipped
+from stepscope.tracer.schema.gaps import Skipped
 from tests.tracer import logs
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from stepscope.tracer.runtime import argument_forms
 from stepscope.tracer.runtime.argument_forms import MOST_FORMS, ArgumentForms
-from stepscope.tracer.schema.records import UNRECORDED, SameTensors, TensorMeta, Tensors
+from stepscope.tracer.schema.constants import UNRECORDED
+from stepscope.tracer.schema.launches import SameTensors, TensorMeta, Tensors
 
 Written = Tensors | SameTensors
 

@@ -14,17 +14,10 @@ from stepscope.tracer.runtime.device.times import EventTimer
 from stepscope.tracer.runtime.launch_columns import describe, to_batch
 from stepscope.tracer.runtime.launches import GraphHooks
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
-from stepscope.tracer.schema.records import (
-    Argument,
-    Calls,
-    Graph,
-    LaunchSite,
-    LifetimeLayout,
-    LifetimeMismatch,
-    SameTensors,
-    Skipped,
-    Tensors,
-)
+from stepscope.tracer.schema.gaps import Skipped
+from stepscope.tracer.schema.graphs import Argument, Graph, LaunchSite
+from stepscope.tracer.schema.launches import Calls, SameTensors, Tensors
+from stepscope.tracer.schema.memory import LifetimeLayout, LifetimeMismatch
 
 
 class Sink:

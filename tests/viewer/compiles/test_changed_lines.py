@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import ChangedLine, Provenance, SiteProvenance
+from stepscope.tracer.schema.process_ends import Frame
 from stepscope.viewer.compiles.queries.stages import LINES_OF_THE_COMPILE
 from stepscope.viewer.findings.values.describe import lines, place
 from stepscope.viewer.graphs.queries.graphs import site_rows
@@ -25,32 +26,30 @@ from tests.viewer.client import Client
 
 Open = Callable[[LogBuilder | bytes], Trace]
 
-LINE = schema.Frame("/src/model.py", 12, "forward", "y = relu(x)")
-OLD = schema.Frame("/src/old.py", 3, "forward", "y = x.relu()")
-SITES = [schema.SiteProvenance(0, [[0]], []), schema.SiteProvenance(1, [[1]], [])]
+LINE = Frame("/src/model.py", 12, "forward", "y = relu(x)")
+OLD = Frame("/src/old.py", 3, "forward", "y = x.relu()")
+SITES = [SiteProvenance(0, [[0]], []), SiteProvenance(1, [[1]], [])]
 
 
-def provenance(*changed: schema.ChangedLine, unix_ns: int | None = UNIX_NS) -> schema.Provenance:
-    return schema.Provenance(0, [LINE, OLD], SITES, list(changed), unix_ns)
+def provenance(*changed: ChangedLine, unix_ns: int | None = UNIX_NS) -> Provenance:
+    return Provenance(0, [LINE, OLD], SITES, list(changed), unix_ns)
 
 
-def marks(value: schema.Provenance) -> list[str | None]:
+def marks(value: Provenance) -> list[str | None]:
     return [stacks[0][-1].as_compiled for stacks in model_lines(value, [0, 1], None).values()]
 
 
 def test_what_is_said_of_a_line_that_has_changed() -> None:
     day = "2026-03-14 09:26 UTC"
     assert marks(provenance()) == [None, None]
-    assert marks(provenance(schema.ChangedLine(1, None))) == [None, f"as compiled on {day}, since changed"]
-    assert marks(provenance(schema.ChangedLine(1, None), unix_ns=None))[1] == "as compiled earlier, since changed"
+    assert marks(provenance(ChangedLine(1, None))) == [None, f"as compiled on {day}, since changed"]
+    assert marks(provenance(ChangedLine(1, None), unix_ns=None))[1] == "as compiled earlier, since changed"
     was = f"as compiled on {day} it was /src/old.py:3 y = x.relu(), since changed"
-    assert marks(provenance(schema.ChangedLine(0, OLD))) == [was, None]
+    assert marks(provenance(ChangedLine(0, OLD))) == [was, None]
 
 
 def test_a_damaged_record_marks_nothing_else() -> None:
-    value = provenance(
-        schema.ChangedLine(7, None), schema.ChangedLine(-1, OLD), schema.ChangedLine(1, None), unix_ns=1 << 62
-    )
+    value = provenance(ChangedLine(7, None), ChangedLine(-1, OLD), ChangedLine(1, None), unix_ns=1 << 62)
     assert marks(value) == [None, "as compiled on 2116-02-20 23:53 UTC, since changed"]
 
 
@@ -65,7 +64,7 @@ def test_a_log_of_before_has_no_marks(opened: Open) -> None:
 
 
 def changed_line(opened: Open) -> tuple[Trace, Any]:
-    log = compile_records(LogBuilder().record(run())).record(graph()).record(provenance(schema.ChangedLine(1, None)))
+    log = compile_records(LogBuilder().record(run())).record(graph()).record(provenance(ChangedLine(1, None)))
     trace = opened(log.record(calls(0, 0, 1000)))
     return trace, site_rows(trace, [1])[0]
 

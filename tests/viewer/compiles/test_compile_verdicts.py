@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from stepscope.tracer.schema.records import CompileError
+from stepscope.tracer.schema.gaps import CompileError
 from stepscope.viewer.compiles.queries.compiles import compile_detail, list_compiles
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.store.distributed_ingest.parent_strings import StringsBeside

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.schema.records import UncaughtException
+from stepscope.tracer.schema.process_ends import UncaughtException
 from stepscope.viewer.findings import all_findings
 from tests.logs.synthetic import recorded
 from tests.viewer.crash.test_crash import PID, START_NS, only, process_end, ring, ring_call, trace_of

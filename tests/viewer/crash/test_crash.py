@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import LaunchSite
+from stepscope.tracer.schema.launches import Calls, Launches, TensorMeta, Tensors
+from stepscope.tracer.schema.process_ends import CrashRun, End, Frame, ProcessEnd, UncaughtException
+from stepscope.tracer.schema.steps import Steps
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.crash.launch_deaths import launch_deaths
 from stepscope.viewer.overview.queries.runs import list_runs
@@ -91,12 +94,12 @@ def ring_call(
     return [len(block) + 1, *block]
 
 
-def process_end(**changes: Any) -> schema.ProcessEnd:
-    return replace(schema.ProcessEnd(PID, None, 11, False, 3_000_000_000), **changes)
+def process_end(**changes: Any) -> ProcessEnd:
+    return replace(ProcessEnd(PID, None, 11, False, 3_000_000_000), **changes)
 
 
-def crash_run(number: int, **changes: Any) -> schema.CrashRun:
-    return replace(schema.CrashRun(number, "as it is", {}, "launches", []), **changes)
+def crash_run(number: int, **changes: Any) -> CrashRun:
+    return replace(CrashRun(number, "as it is", {}, "launches", []), **changes)
 
 
 @pytest.fixture
@@ -176,15 +179,15 @@ def test_of_several_threads_the_one_that_did_not_return(trace_of: Any) -> None:
 # On a device.
 
 
-def triton_site(number: int, line: int, kernel: str, read: str, written: str) -> schema.LaunchSite:
+def triton_site(number: int, line: int, kernel: str, read: str, written: str) -> LaunchSite:
     arguments = [
         replace(argument(read, "in"), parameter="in_ptr0"),
         replace(argument(written, "out"), parameter="out_ptr0"),
     ]
-    return schema.LaunchSite(number, "call", line, kernel, "triton", arguments, [], snodes=[f"op{number}"])
+    return LaunchSite(number, "call", line, kernel, "triton", arguments, [], snodes=[f"op{number}"])
 
 
-def on_device(error: schema.UncaughtException | None = None, device_error: str | None = ILLEGAL) -> LogBuilder:
+def on_device(error: UncaughtException | None = None, device_error: str | None = ILLEGAL) -> LogBuilder:
     """Step 0 is in the log; step 1 in the ring."""
     made, leaves = "triton_made", "triton_leaves"
     sites = [
@@ -198,22 +201,21 @@ def on_device(error: schema.UncaughtException | None = None, device_error: str |
     log.record(graph(functions=["call"], sites=sites, memory=[]))
     for site in sites:
         metas = [
-            schema.TensorMeta(n, "float32", [16, 16], [16, 1], "cuda:0", 0, 1024, storage=0x7F00 + 0x400 * n)
-            for n in range(2)
+            TensorMeta(n, "float32", [16, 16], [16, 1], "cuda:0", 0, 1024, storage=0x7F00 + 0x400 * n) for n in range(2)
         ]
-        log.record(schema.Tensors(0, 0, site.site, metas))
+        log.record(Tensors(0, 0, site.site, metas))
     begin = MONOTONIC_NS + 1_000
     log.record(
-        schema.Launches(
-            schema.Calls([0], [0], [0], [0], [1], [None], [begin], [900], [3], ["ok"]),
+        Launches(
+            Calls([0], [0], [0], [0], [1], [None], [begin], [900], [3], ["ok"]),
             [0, 1, 2], [begin + 1, begin + 3, begin + 5], [begin + 2, begin + 4, begin + 6],
         )
     )  # fmt: skip
-    log.record(schema.Steps([0], ["inference"], ["user"], [begin], [begin + 1_000]))
+    log.record(Steps([0], ["inference"], ["user"], [begin], [begin + 1_000]))
     if error is not None:
         log.record(error)
     if error is not None or device_error is not None:
-        log.record(schema.End("exit", MONOTONIC_NS + 9_000_000, device_error))
+        log.record(End("exit", MONOTONIC_NS + 9_000_000, device_error))
     return log
 
 
@@ -226,7 +228,7 @@ def device_ring(position: int) -> bytes:
 
 
 def test_what_was_in_flight_on_the_device(trace_of: Any) -> None:
-    error = schema.UncaughtException(CUDA, f"{ILLEGAL}\nCompile with `TORCH_USE_CUDA_DSA`", [])
+    error = UncaughtException(CUDA, f"{ILLEGAL}\nCompile with `TORCH_USE_CUDA_DSA`", [])
     trace = trace_of(on_device(error), device_ring(1))
     finding = only(trace)
     assert finding.title == (
@@ -282,25 +284,25 @@ def test_the_panels_say_it(trace_of: Any) -> None:
 # Exceptions.
 
 
-def frame(file: str) -> schema.Frame:
-    return schema.Frame(file, 7, "forward", "y = x / 0")
+def frame(file: str) -> Frame:
+    return Frame(file, 7, "forward", "y = x / 0")
 
 
 @pytest.mark.parametrize(
     ("error", "kinds"),
     [
-        (schema.UncaughtException("ValueError", "bad\nbatch", [frame("/src/train.py")]), [("exception", "warning")]),
-        (schema.UncaughtException("KeyboardInterrupt", "", []), []),
+        (UncaughtException("ValueError", "bad\nbatch", [frame("/src/train.py")]), [("exception", "warning")]),
+        (UncaughtException("KeyboardInterrupt", "", []), []),
         (None, []),
     ],
 )
 def test_an_exception_of_the_program(
-    trace_of: Any, error: schema.UncaughtException | None, kinds: list[tuple[str, str]]
+    trace_of: Any, error: UncaughtException | None, kinds: list[tuple[str, str]]
 ) -> None:
     log = recorded(end=False, pid=PID)
     if error is not None:
         log.record(error)
-    log.record(schema.End("exit", MONOTONIC_NS + 2_000_000)).record(process_end(exit_code=1, signal=None))
+    log.record(End("exit", MONOTONIC_NS + 2_000_000)).record(process_end(exit_code=1, signal=None))
     findings = all_findings(trace_of(log))
     assert [(one.kind, one.severity) for one in findings] == kinds
     if kinds:
@@ -316,8 +318,8 @@ def test_an_exception_that_left_a_launch(trace_of: Any) -> None:
         batch = calls(90, 3, START_NS)
         ended = replace(batch.calls, state=["ok", "raised"])
         log.record(replace(batch, calls=ended, end_ns=[*batch.end_ns[:3], -1]))
-        log.record(schema.UncaughtException("RuntimeError", "shape", [frame("/src/a.py"), frame(file)]))
-        log.record(schema.End("exit", START_NS + 2_000_000))
+        log.record(UncaughtException("RuntimeError", "shape", [frame("/src/a.py"), frame(file)]))
+        log.record(End("exit", START_NS + 2_000_000))
         (finding,) = all_findings(trace_of(log))
         assert (finding.kind, finding.severity) == (kind, severity)
         if kind == "crash":

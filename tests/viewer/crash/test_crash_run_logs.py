@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.process_ends import ProcessEnd
 from stepscope.viewer.overview import page as overview_page
 from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.report.write import render_report
@@ -25,7 +25,7 @@ from tests.viewer.crash.test_crash import IN_STEP_THREE, PID, crash_run, process
 def joined(tmp_path: Path) -> Iterator[Trace]:
     """Three runs; in the second the program did not die, in the third values were read."""
     hostile = "</pre><script>alert(1)</script>"
-    asked: list[tuple[schema.ProcessEnd, dict[str, Any]]] = [
+    asked: list[tuple[ProcessEnd, dict[str, Any]]] = [
         (process_end(error_tail=f"a\n{hostile}\n"), {}),
         (process_end(exit_code=0, signal=None), {"environment": {"CUDA_LAUNCH_BLOCKING": "1"}}),
         (process_end(), {"level": "values", "kernels": ["cpp_*"], "purpose": "values of the suspect"}),

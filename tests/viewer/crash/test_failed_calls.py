@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.tracer.schema.records import CALL_RAISED, End, Frame, UncaughtException
+from stepscope.tracer.schema.constants import CALL_RAISED
+from stepscope.tracer.schema.process_ends import End, Frame, UncaughtException
 from stepscope.viewer.crash.queries.process_ends import one_symptom
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.store.open import open_trace

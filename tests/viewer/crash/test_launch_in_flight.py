@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.constants import UNRECORDED
+from stepscope.tracer.schema.graphs import LaunchSite, Version
+from stepscope.tracer.schema.launches import Calls, Launches, SameTensors, TensorMeta, Tensors
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.records import Record
+from stepscope.tracer.schema.statistics import Exact, Sparse, Values
+from stepscope.tracer.schema.values import ValueLayout
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.overview.rows import Finding
@@ -25,27 +31,27 @@ from tests.viewer.crash.test_crash import PID, process_end, ring, ring_call
 START_NS = MONOTONIC_NS + 1_000_000
 OPERATOR = "torch.ops.g.bad.default"
 SITES = [
-    schema.LaunchSite(
+    LaunchSite(
         0, "call", 20, "extern_kernels.mm", "extern", [argument("arg0_1", "in"), argument("buf0", "out")], []
     ),
-    schema.LaunchSite(1, "call", 21, "cpp_fused_relu_0", "cpp", [argument("buf0", "inout")], []),
-    schema.LaunchSite(
+    LaunchSite(1, "call", 21, "cpp_fused_relu_0", "cpp", [argument("buf0", "inout")], []),
+    LaunchSite(
         2, "call", 22, OPERATOR, "fallback",
         [argument("buf0", "in"), argument("arg0_1", "inout"), argument("buf1", "out")], ["buf1"],
     ),
-    schema.LaunchSite(
+    LaunchSite(
         3, "call", 23, "extern_kernels.mm", "extern", [argument("buf1", "in"), argument("buf2", "out")], []
     ),
 ]  # fmt: skip
 
 
-def metas(call: int, site: int, size: int, arguments: tuple[int, ...], storage: int) -> schema.Tensors:
-    one = schema.TensorMeta(0, "float32", [size, 8], [8, 1], "cpu", 0, 32 * size)
+def metas(call: int, site: int, size: int, arguments: tuple[int, ...], storage: int) -> Tensors:
+    one = TensorMeta(0, "float32", [size, 8], [8, 1], "cpu", 0, 32 * size)
     found = [replace(one, argument=number, storage=storage + 4096 * number) for number in arguments]
-    return schema.Tensors(0, call, site, found)
+    return Tensors(0, call, site, found)
 
 
-def whole(call: int, size: int) -> list[schema.Record]:
+def whole(call: int, size: int) -> list[Record]:
     """What the recorder says of a call with sizes that it has not seen."""
     storage = 0x10000 * (call + 1)
     return [
@@ -57,16 +63,16 @@ def whole(call: int, size: int) -> list[schema.Record]:
     ]
 
 
-def died(call: int, size: int) -> list[schema.Record]:
+def died(call: int, size: int) -> list[Record]:
     """At the operator the arguments of a launch are told before it, what it binds behind it."""
     return [metas(call, 2, size, (0, 1), 0x10000 * (call + 1))]
 
 
-def batch(call: int, step: int) -> schema.Launches:
+def batch(call: int, step: int) -> Launches:
     begin = START_NS + 100_000 * step + 10_000 * (call % 10)
-    one = schema.Calls([call], [0], [0], [step], [1], [None], [begin], [900], [4], ["ok"])
+    one = Calls([call], [0], [0], [step], [1], [None], [begin], [900], [4], ["ok"])
     starts = [begin + 100 * n for n in range(4)]
-    return schema.Launches(one, [0, 1, 2, 3], starts, [start + 50 for start in starts])
+    return Launches(one, [0, 1, 2, 3], starts, [start + 50 for start in starts])
 
 
 @pytest.fixture
@@ -75,7 +81,7 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Trace]]:
     traces: list[Trace] = []
 
     def open_it(
-        records: list[schema.Record], in_flight: int, *, has_ring: bool = True, sites: list[schema.LaunchSite] = SITES
+        records: list[Record], in_flight: int, *, has_ring: bool = True, sites: list[LaunchSite] = SITES
     ) -> Trace:
         log = compile_records(LogBuilder(PID).record(run(pid=PID)))
         log.record(graph(dynamic=True, sites=sites, functions=["call"], memory=[]))
@@ -110,7 +116,7 @@ def sizes(finding: Finding) -> dict[tuple[str, str], Any]:
 
 
 TWO_CALLS = [*whole(0, 4), batch(0, 0), *whole(1, 5), batch(1, 1)]
-SAME = schema.SameTensors(0, 2, 0, 0, 0)
+SAME = SameTensors(0, 2, 0, 0, 0)
 """Call 2 has the sizes of call 0."""
 
 
@@ -121,7 +127,7 @@ SAME = schema.SameTensors(0, 2, 0, 0, 0)
     ids=["new sizes", "sizes that came back", "sizes of the call before"],
 )
 def test_sizes_are_of_this_call_and_the_output_is_not_there(
-    opened: Callable[..., Trace], told: list[schema.Record], size: int, has_ring: bool
+    opened: Callable[..., Trace], told: list[Record], size: int, has_ring: bool
 ) -> None:
     trace = opened([*TWO_CALLS, *told], 2, has_ring=has_ring)
     finding = crash(trace)
@@ -150,13 +156,13 @@ def test_an_address_of_another_call_is_told_as_one(opened: Callable[..., Trace])
 
 def test_an_earlier_call_of_the_same_step(opened: Callable[..., Trace]) -> None:
     """A layer that is compiled once is called many times in a step."""
-    layout = schema.ValueLayout(0, 0, [1], [0], ["after"], [None], [None], ["float32"], [32], [32], [None])
-    nothing: Any = schema.Sparse([], [])
-    values = schema.Values(
+    layout = ValueLayout(0, 0, [1], [0], ["after"], [None], [None], ["float32"], [32], [32], [None])
+    nothing: Any = Sparse([], [])
+    values = Values(
         [0], [0], [1.0], [2.0], [1.5], [0.5], nothing, nothing, nothing, nothing, nothing, nothing, nothing,
-        schema.Exact([], [], []), None,
+        Exact([], [], []), None,
     )  # fmt: skip
-    read = replace(SITES[2].arguments[0], version=schema.Version(1, 0, "after"))
+    read = replace(SITES[2].arguments[0], version=Version(1, 0, "after"))
     sites = [*SITES[:2], replace(SITES[2], arguments=[read, *SITES[2].arguments[1:]]), SITES[3]]
     finding = crash(opened([*whole(0, 4), batch(0, 2), layout, values], 1, sites=sites))
     (row, *_) = finding.evidence["arguments"]
@@ -176,8 +182,8 @@ def test_sizes_of_sites_that_the_call_did_not_come_to(opened: Callable[..., Trac
 
 
 def test_sizes_that_are_not_written_down_any_more(opened: Callable[..., Trace]) -> None:
-    lost = [schema.TensorMeta(number, schema.UNRECORDED, [], [], "", None, None) for number in range(3)]
-    finding = crash(opened([*TWO_CALLS, schema.Tensors(0, 2, 2, lost), replace(SAME, call=3)], 3))
+    lost = [TensorMeta(number, UNRECORDED, [], [], "", None, None) for number in range(3)]
+    finding = crash(opened([*TWO_CALLS, Tensors(0, 2, 2, lost), replace(SAME, call=3)], 3))
     assert set(sizes(finding).values()) == {None}
     assert finding.evidence["in"][0] == "buf0: not recorded: the launch site has had too many sizes"
 
@@ -194,6 +200,6 @@ def test_memory_of_different_calls_is_not_shared(tmp_path: Path) -> None:
         ended = replace(one.calls, launches=[1], state=[state])
         end_ns = end if end < 0 else one.start_ns[0] + end
         log.record(replace(one, calls=ended, site=[2], start_ns=one.start_ns[:1], end_ns=[end_ns]))
-    log.record(schema.End("exit", START_NS + 10**6))
+    log.record(End("exit", START_NS + 10**6))
     with open_trace(log.write(tmp_path / "x.log")) as trace:
         assert [one.kind for one in all_findings(trace)] == []

@@ -14,7 +14,8 @@ from typing import Any
 import orjson
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.launches import DeviceTimes
+from stepscope.tracer.schema.steps import Steps
 from stepscope.viewer.exports.write import export
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
@@ -120,7 +121,7 @@ def test_live_bytes(opened: Open, tmp_path: Path) -> None:
 
 
 def test_device_work_has_a_row_of_its_own(opened: Open, tmp_path: Path) -> None:
-    log = recorded(steps=1).record(schema.DeviceTimes([0, 0, 0], [0, 1, 2], [400, 300, 50], "events"))
+    log = recorded(steps=1).record(DeviceTimes([0, 0, 0], [0, 1, 2], [400, 300, 50], "events"))
     events = exported(opened(log), tmp_path / "t.json")
     check_nesting(events)
     row = rows_of(events)["device work of thread 1 (starts estimated)"]
@@ -131,7 +132,7 @@ def test_a_replay_is_one_span_on_its_thread(opened: Open, tmp_path: Path) -> Non
     batch = calls(0, 0, MONOTONIC_NS)
     replay = replace(batch, calls=replace(batch.calls, state=["replayed", "replayed"]))
     log = LogBuilder().record(run()).record(graph()).record(replay)
-    log.record(schema.DeviceTimes([0], [1], [30], "timestamps"))
+    log.record(DeviceTimes([0], [1], [30], "timestamps"))
     events = exported(opened(log), tmp_path / "t.json")
     assert [e["cat"] for e in events if e["ph"] == "X"] == ["step", "call", "call", "device"]
 
@@ -181,7 +182,7 @@ def test_hostile_names_and_times(opened: Open, tmp_path: Path) -> None:
     for event in (span, {**span, "ph": "E", "ts": 2**53 - 1}, {**span, "ts": float(2**60)}):
         log.torch("chromium_event", {}, orjson.dumps(event))
     log.torch("chromium_event", {}, b'{"name": "x", "ph": "B", "ts": NaN, "tid": 1e999}')
-    log.record(schema.Steps([0], ["train"], ["user"], [-(2**60)], [2**60]))
+    log.record(Steps([0], ["train"], ["user"], [-(2**60)], [2**60]))
     events = exported(opened(log), tmp_path / "t.json")
     assert name in {e["name"] for e in events if e.get("cat") == "launch"}
     assert name in {e["name"] for e in events if e.get("cat") == "compile"}

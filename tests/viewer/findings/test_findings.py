@@ -12,7 +12,9 @@ from typing import Any
 import orjson
 import pytest
 
-from stepscope.tracer.schema.records import Calls, End, Failure, ProcessEnd, Skipped, UncaughtException
+from stepscope.tracer.schema.gaps import Failure, Skipped
+from stepscope.tracer.schema.launches import Calls
+from stepscope.tracer.schema.process_ends import End, ProcessEnd, UncaughtException
 from stepscope.viewer.compiles.queries.compiles import list_compiles
 from stepscope.viewer.findings import KINDS, all_findings
 from stepscope.viewer.overview.rows import Finding

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import Provenance, SiteProvenance
+from stepscope.tracer.schema.process_ends import Frame
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.ingest.torch_trace.torch_text import UserFrame, caller_of
@@ -17,9 +18,9 @@ Open = Callable[[LogBuilder | bytes], Trace]
 
 def lines(opened: Open, modules: list[str]) -> list[Any]:
     log = compile_records(LogBuilder().record(run()))
-    known = schema.SiteProvenance(1, [[0]], ["relu"])
-    frames = [schema.Frame("/src/model.py", 9, "forward", "y = relu(x)")]
-    log.record(graph()).record(schema.Provenance(0, frames, [known, schema.SiteProvenance(2, [], [], modules)]))
+    known = SiteProvenance(1, [[0]], ["relu"])
+    frames = [Frame("/src/model.py", 9, "forward", "y = relu(x)")]
+    log.record(graph()).record(Provenance(0, frames, [known, SiteProvenance(2, [], [], modules)]))
     return [row.stacks for row in site_rows(opened(log.record(calls(0, 0, 1000))), [1, 2, 3])]
 
 

@@ -14,8 +14,10 @@ import pytest
 from stepscope.tracer.log.launch_ring import LaunchRing
 from stepscope.tracer.log.ring_blocks import FunctionShape
 from stepscope.tracer.log.symbol_values import SymbolValues
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import Argument, Graph, LaunchSite
+from stepscope.tracer.schema.launches import Calls, Launches, SameTensors, TensorMeta, Tensors
 from stepscope.tracer.schema.ring_format import RingSymbols, read_ring
+from stepscope.tracer.schema.scalars import Assignment, CallSymbols, Scalar
 from stepscope.viewer.findings.crash.suspects import reach_facts, scalar_sentences, suspect
 from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.repro.write import write_reproducer
@@ -46,18 +48,18 @@ def call(args):
     cpp_fused_x(arg1_1, buf0, 2*s77, zuf0)
 """
 NUMBERS = [
-    schema.Scalar(2, "ks0", "s77", "int64_t"),
-    schema.Scalar(3, "ks1", "zuf0", "double"),
+    Scalar(2, "ks0", "s77", "int64_t"),
+    Scalar(3, "ks1", "zuf0", "double"),
 ]
 Opened = Callable[[LogBuilder], Trace]
 
 
-def site(number: int, line: int, scalars: list[schema.Scalar]) -> schema.LaunchSite:
+def site(number: int, line: int, scalars: list[Scalar]) -> LaunchSite:
     arguments = [
-        schema.Argument("arg1_1", "in", "arg1_1", "in_ptr0", "arg1_1", "input"),
-        schema.Argument("buf0", "out", "buf0", "out_ptr0", "buf0", "uninitialised"),
+        Argument("arg1_1", "in", "arg1_1", "in_ptr0", "arg1_1", "input"),
+        Argument("buf0", "out", "buf0", "out_ptr0", "buf0", "uninitialised"),
     ]
-    return schema.LaunchSite(number, "call", line, "cpp_fused_x", "cpp", arguments, [], scalars=scalars)
+    return LaunchSite(number, "call", line, "cpp_fused_x", "cpp", arguments, [], scalars=scalars)
 
 
 def log(values: list[Any], assigned: list[int] | None = None, **symbols: Any) -> LogBuilder:
@@ -65,26 +67,26 @@ def log(values: list[Any], assigned: list[int] | None = None, **symbols: Any) ->
     found = LogBuilder().record(run())
     ids: Any = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
     found.torch("inductor_output_code", {"filename": "/tmp/x/cwrapper.py"}, WRAPPER.encode(), **ids)
-    second = [replace(NUMBERS[0], expression="2 * s77"), NUMBERS[1], schema.Scalar(None, "alpha", "0.5", "float")]
+    second = [replace(NUMBERS[0], expression="2 * s77"), NUMBERS[1], Scalar(None, "alpha", "0.5", "float")]
     sites = [site(0, 17, NUMBERS), site(1, 19, second)]
-    graph = schema.Graph(
+    graph = Graph(
         0, "cwrapper", "0/0", "0_inference", "inference", False, True, ["call"], sites, [], symbols=["s77", "zuf0"]
     )
     found.record(graph)
     for number, value in enumerate(values):
         if value not in values[:number]:
             size = value if isinstance(value, int) else 4
-            meta = schema.TensorMeta(0, "float32", [size, size], [size, 1], "cpu", 0, 4 * size * size, storage=4096)
+            meta = TensorMeta(0, "float32", [size, size], [size, 1], "cpu", 0, 4 * size * size, storage=4096)
             for at in (0, 1):
-                found.record(schema.Tensors(0, number, at, [meta, replace(meta, argument=1, storage=8192)]))
+                found.record(Tensors(0, number, at, [meta, replace(meta, argument=1, storage=8192)]))
         else:
-            found.record(schema.SameTensors(0, number, 0, 0, values.index(value)))
+            found.record(SameTensors(0, number, 0, 0, values.index(value)))
         start = MONOTONIC_NS + 1000 * number
-        columns = schema.Calls([number], [0], [0], [number], [1], [None], [start], [900], [2], ["ok"])
-        found.record(schema.Launches(columns, [0, 1], [start + 10, start + 50], [start + 20, start + 60]))
-    given = [schema.Assignment([0, 1], [0, 1], [value, 0.5]) for value in values]
+        columns = Calls([number], [0], [0], [number], [1], [None], [start], [900], [2], ["ok"])
+        found.record(Launches(columns, [0, 1], [start + 10, start + 50], [start + 20, start + 60]))
+    given = [Assignment([0, 1], [0, 1], [value, 0.5]) for value in values]
     calls = list(range(len(values)))
-    return found.record(replace(schema.CallSymbols(calls, assigned or calls, given), **symbols))
+    return found.record(replace(CallSymbols(calls, assigned or calls, given), **symbols))
 
 
 def detail(trace: Trace, launch: int) -> LaunchDetail:
@@ -158,9 +160,9 @@ def test_a_script_has_them(opened: Opened, tmp_path: Path) -> None:
     [
         ({"assigned": [0, 5]}, "broken_payload"),
         ({"assigned": [0]}, "broken_payload"),
-        ({"assignments": [schema.Assignment([0], [0, 0], [1])] * 2}, "broken_payload"),
+        ({"assignments": [Assignment([0], [0, 0], [1])] * 2}, "broken_payload"),
         ({"call": [0, 99]}, "unknown_launch"),
-        ({"assignments": [schema.Assignment([7], [0], [1])] * 2}, None),
+        ({"assignments": [Assignment([7], [0], [1])] * 2}, None),
     ],
 )
 def test_damage_is_counted_and_the_rest_is_read(opened: Opened, change: Any, reason: str | None) -> None:

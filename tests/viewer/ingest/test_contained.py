@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.steps import StepMarks, Steps
 from stepscope.viewer import cli
 from stepscope.viewer.findings.crash import crash
 from stepscope.viewer.findings.values import storage_overlap
@@ -55,13 +55,13 @@ def test_a_number_that_cannot_be_costs_its_record(opened: Open, number: int) -> 
 
 
 def test_times_reach_further_than_other_numbers(opened: Open) -> None:
-    log = recorded(steps=1).record(schema.Steps([1], ["train"], ["user"], [2**60], [2**60 + 5]))
+    log = recorded(steps=1).record(Steps([1], ["train"], ["user"], [2**60], [2**60 + 5]))
     assert overview(opened(log)).counts.steps == 2
 
 
 def test_a_machine_may_run_for_years_before_a_step_ends(opened: Open) -> None:
     after = 5 * 365 * 24 * 3600 * 10**9
-    marks = schema.StepMarks(["user", "user"], [0, 0], [None, None], [1, 1], [after, after + 5])
+    marks = StepMarks(["user", "user"], [0, 0], [None, None], [1, 1], [after, after + 5])
     trace = opened(recorded(steps=1, guesses_steps=True).record(marks))
     assert problem_counts(trace) == {}
     assert [step.by for step in overview(trace).steps] == ["user"]

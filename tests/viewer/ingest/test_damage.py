@@ -10,7 +10,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from stepscope.tracer.schema.records import FORMAT_VERSION, to_payload
+from stepscope.tracer.schema.constants import FORMAT_VERSION
+from stepscope.tracer.schema.records import to_payload
 from stepscope.viewer.compiles.queries.compiles import compile_detail, list_compiles
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.findings import all_findings

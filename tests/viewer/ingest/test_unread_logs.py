@@ -8,7 +8,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from stepscope.tracer.schema.records import FORMAT_VERSION, StepMarks, to_payload
+from stepscope.tracer.schema.constants import FORMAT_VERSION
+from stepscope.tracer.schema.records import to_payload
+from stepscope.tracer.schema.steps import StepMarks
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.queries.damage import problem_counts, problems

@@ -13,7 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepscope.tracer.schema.records import DeviceTimes, SavedTensor, ValueLayout, Values, to_payload
+from stepscope.tracer.schema.launches import DeviceTimes
+from stepscope.tracer.schema.records import to_payload
+from stepscope.tracer.schema.statistics import Values
+from stepscope.tracer.schema.values import SavedTensor, ValueLayout
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.graphs.queries.launches import launch_detail

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import Argument
 from stepscope.viewer.findings.crash.suspects import reach_sentence, suspect
 from stepscope.viewer.kernel_source.access_bounds import reaches, user_reaches
 from stepscope.viewer.store.open import open_trace
@@ -345,7 +345,7 @@ def test_a_launch_of_a_log(tmp_path: Path, code: str, says: str) -> None:
     """Its sizes are symbolic: s0 is known by the form of an argument."""
     first = 7 if code is PLANTED else None
     arguments = [
-        schema.Argument(f"arg{n}_1", "inout" if name == "target" else "in", f"arg{n}_1", name)
+        Argument(f"arg{n}_1", "inout" if name == "target" else "in", f"arg{n}_1", name)
         for n, name in enumerate(("source", "target", *(["shifts"] if first else [])))
     ]
     passed = [one.name for one in arguments] + ([str(first)] if first else [])

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.steps import Steps
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.memory import growth as growths
 from stepscope.viewer.memory.queries.mismatches import left_behind
@@ -95,9 +96,9 @@ def test_one_holder_of_buffers_of_two_graphs(opened: Open) -> None:
         for number, program in enumerate(programs):
             log.record(calls_of(2 * step + number, program, step, start_of(step) + number * 4_000))
         log.record(lifetimes([2 * step, 2 * step + 1], [0, 1]))
-        log.record(schema.Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
+        log.record(Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
     left = growth([(call, 0) for call in range(8)], ["list of 8 in ts of __main__"])
-    (finding,) = growth_in(opened(log.record(left).record(schema.End("exit", start_of(9)))))
+    (finding,) = growth_in(opened(log.record(left).record(End("exit", start_of(9)))))
     assert finding.evidence["bytes_per_step"] == 128
     assert finding.title.startswith("Memory grows by 128 B per step: buf0 of 0/0 ")
     assert ", buf0 of 1/0 " in finding.title

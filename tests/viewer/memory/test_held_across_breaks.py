@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.process_ends import End
 from stepscope.viewer.store.trace import Trace
 from tests.logs.memory_logs import NEW, calls_of, layout, lifetimes, start_of
 from tests.logs.synthetic import LogBuilder, compile_records, run
@@ -57,7 +57,7 @@ def broken(
     deaths = [(1, 2 + i, late) for i, (name, _) in enumerate(came_in) if name not in kept]
     calls = [0, 1, 2] if again else [0, 1]
     log.record(lifetimes(calls, calls, [(0, 1, late), *deaths] if dead else deaths))
-    return log.record(schema.End("exit", start_of(9)))
+    return log.record(End("exit", start_of(9)))
 
 
 def test_what_a_graph_break_keeps_alive(opened: Open) -> None:

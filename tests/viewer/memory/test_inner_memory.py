@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.memory import StorageKind
 from stepscope.viewer.memory.queries.alive import alive_in_call
 from stepscope.viewer.memory.queries.graph import graph_memory
@@ -40,14 +40,14 @@ def nested(
     inner = range(1, len(calls) + 1)
     graph = replace(program.graph(), functions=["call", "true_graph_0"])
     starts = [2000 + 100 * n for n in inner]
-    launches = schema.Calls(
+    launches = Calls(
         [0, *inner], [0] * (len(calls) + 1), [0, *(1 for _ in inner)], [0] * (len(calls) + 1), [1] * (len(calls) + 1),
         list(parents), [900, *starts], [3100, *(90 for _ in inner)], [3, *(2 for _ in inner)],
         ["ok"] * (len(calls) + 1),
     )  # fmt: skip
     at = [1000, 2000, 3000, *(start + after for start in starts for after in (10, 20))]
     log = LogBuilder().record(run()).record(graph)
-    log.record(schema.Launches(launches, [0, 1, 2, *(0 for _ in inner for _ in (0, 1))], at, [ns + 5 for ns in at]))
+    log.record(Launches(launches, [0, 1, 2, *(0 for _ in inner for _ in (0, 1))], at, [ns + 5 for ns in at]))
     log.record(layout(0, 0, outer, outer_deaths))
     for n, (storages, deaths) in zip(inner, calls, strict=True):
         log.record(layout(n, 0, storages, deaths, function=1))

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import MemoryStatement
+from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.viewer.memory.queries.alive import alive_at, alive_in_call
 from stepscope.viewer.memory.queries.compare import compare_memory, estimate_gaps
 from stepscope.viewer.memory.queries.graph import graph_memory, measured_calls, node_memory
@@ -241,7 +242,7 @@ def test_who_is_alive_at_a_moment(opened: Open, since: int, live: int) -> None:
 
 def test_other_names_of_one_memory(opened: Open) -> None:
     program = forward()
-    program.memory.append(schema.MemoryStatement("reuse", "buf9", "call", 30, "buf0"))
+    program.memory.append(MemoryStatement("reuse", "buf9", "call", 30, "buf0"))
     log = LogBuilder().record(run()).record(program.graph()).record(calls_of(0, program, 0, start_of(0)))
     alive = alive_in_call(opened(log.record(forward_layout()).record(lifetimes([0], [0]))), 0)
     assert alive is not None
@@ -287,7 +288,7 @@ def test_two_steps_of_one_graph(opened: Open) -> None:
 def test_what_makes_a_gap(opened: Open) -> None:
     program = Program().allocate("buf0").launch("a", ["x"], ["buf0"]).launch("b", ["buf0"], ["buf1"])
     program.launch("c", ["buf1"], ["buf2"]).allocate("buf1", "buf2")
-    program.memory.append(schema.MemoryStatement("reuse", "buf2", "call", 30, "buf0"))
+    program.memory.append(MemoryStatement("reuse", "buf2", "call", 30, "buf0"))
     buffers: list[Any] = [
         ("buf0", 100, 0, 1, "temporary"),
         ("buf1", 50, 1, 2, "temporary"),
@@ -353,10 +354,8 @@ def test_a_storage_that_an_inner_call_made_counts_once(opened: Open) -> None:
     """A subgraph makes 64 and gives it back: for the outer call it is returned, made by a call behind it."""
     outer = Program().launch("true_graph_0", ["x"], ["buf0"], "subgraph")
     graph = replace(outer.graph(), functions=["call", "true_graph_0"])
-    calls = schema.Calls(
-        [0, 1], [0, 0], [0, 1], [0, 0], [1, 1], [None, 0], [1000, 1200], [1000, 300], [1, 0], ["ok"] * 2
-    )
-    log = LogBuilder().record(run()).record(graph).record(schema.Launches(calls, [0], [1100], [1600]))
+    calls = Calls([0, 1], [0, 0], [0, 1], [0, 0], [1, 1], [None, 0], [1000, 1200], [1000, 300], [1, 0], ["ok"] * 2)
+    log = LogBuilder().record(run()).record(graph).record(Launches(calls, [0], [1100], [1600]))
     log.record(layout(0, 0, [("buf0", "returned", 64, 0, (-1, None, 0))], []))
     log.record(layout(1, 0, [("true_graph_0_buf0", "allocated", 64, 0, NEW)], [], function=1))
     trace = opened(log.record(lifetimes([0, 1], [0, 1], [(1, 0, 5000)])))

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.steps import Steps
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.memory import growth as growths
 from stepscope.viewer.memory.queries.mismatches import (
@@ -150,7 +151,7 @@ def gap_log(scratch: int, expected: int = 4 << 20) -> LogBuilder:
     log = LogBuilder().record(run()).record(program.graph()).record(program.provenance())
     log.record(calls_of(0, program, 0, start_of(0))).record(logs.schedule(0, buffers, {}, 1))
     log.record(layout(0, 0, storages, [])).record(lifetimes([0], [0]))
-    return log.record(schema.End("exit", start_of(9)))
+    return log.record(End("exit", start_of(9)))
 
 
 def test_a_peak_over_the_estimate(opened: Open) -> None:
@@ -227,12 +228,12 @@ def test_several_calls_of_one_graph_in_a_step_leave_what_they_leave(opened: Open
     for step in range(4):
         for half in range(2):
             log.record(calls_of(2 * step + half, forward(), step, start_of(step) + half * 4_000))
-        log.record(schema.Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
+        log.record(Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
     calls = list(range(8))
     log.record(logs.forward_layout()).record(lifetimes(calls, [0] * 8)).record(
         growth([(call, 3) for call in calls[:6]])
     )
-    (finding,) = all_findings(opened(log.record(schema.End("exit", start_of(9)))))
+    (finding,) = all_findings(opened(log.record(End("exit", start_of(9)))))
     assert finding.evidence["bytes_per_step"] == 2 * 1024
 
 
@@ -244,10 +245,10 @@ def leaking(holders: Sequence[Sequence[str]], least: int = 64) -> LogBuilder:
     log.record(layout(0, 0, [(name, "allocated", least << i, 0, NEW) for i, name in enumerate(names)], []))
     for step in range(5):
         log.record(calls_of(step, program, step, start_of(step))).record(lifetimes([step], [0]))
-        log.record(schema.Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
+        log.record(Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
     left = [(step, i) for step in range(4) for i in range(len(names))]
     record = replace(growth(left), holders=[list(holders[i]) for _, i in left])
-    return log.record(record).record(schema.End("exit", start_of(9)))
+    return log.record(record).record(End("exit", start_of(9)))
 
 
 def test_one_leak_of_several_buffers_is_one_finding(opened: Open) -> None:
@@ -298,9 +299,9 @@ def recompiled(compile_ids: Sequence[str]) -> LogBuilder:
         log.record(replace(program.graph(), compile_id=compile_id)).record(program.provenance())
         log.record(calls_of(step, program, step, start_of(step)))
         log.record(layout(step, step, [("buf0", "allocated", 64, 0, NEW)], [])).record(lifetimes([step], [step]))
-        log.record(schema.Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
+        log.record(Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
     log.record(growth([(call, 0) for call in range(len(compile_ids) - 1)], ["list of 5 in keep of __main__"]))
-    return log.record(schema.End("exit", start_of(9)))
+    return log.record(End("exit", start_of(9)))
 
 
 def test_a_frame_that_is_compiled_anew_in_each_step_grows(opened: Open) -> None:

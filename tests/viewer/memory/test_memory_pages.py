@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.steps import Steps
 from stepscope.viewer.memory.graph_page import GraphMemoryPage
 from stepscope.viewer.memory.page import MemoryOverviewPage, RecomputePage
 from stepscope.viewer.store.open import open_trace
@@ -206,7 +206,7 @@ def test_the_curve_of_another_device_is_a_click_away(opened: Opened) -> None:
     for call, device in enumerate(("cpu", "cuda:0")):
         log.record(calls_of(call, forward(), call, start_of(call)))
         log.record(replace(forward_layout(call), device=[device] * 5)).record(lifetimes([call], [call]))
-        log.record(schema.Steps([call], ["train"], ["user"], [start_of(call)], [start_of(call) + 9_000]))
+        log.record(Steps([call], ["train"], ["user"], [start_of(call)], [start_of(call) + 9_000]))
     client = Client(opened(log))
     text = client.get("/memory?device=cuda:0").text
     devices = dict(re.findall(r'<a href="(/memory\?log=0&amp;device=[^"]+)"[^>]*>([^<]+)</a>', text))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import orjson
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.records import to_payload
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.memory.queries.recompute import LastUseRow, recompute_detail, recompute_mismatches
 from stepscope.viewer.store.trace import Trace
@@ -81,7 +81,7 @@ def test_the_compile_of_a_mismatch_is_that_of_the_log(opened: Open) -> None:
 
 
 def test_a_mismatch_of_an_older_log_names_the_peak_all_the_same(opened: Open) -> None:
-    payload = schema.to_payload(recompute())
+    payload = to_payload(recompute())
     for name in ("swapped", "last_use_buffer", "last_use_before", "last_use_after"):
         del payload[name]
     for name in ("carried_alloc_bytes", "carried_free_bytes", "recomputed_alloc_bytes", "recomputed_free_bytes"):

@@ -12,7 +12,10 @@ from typing import Any
 import orjson
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import LaunchSite
+from stepscope.tracer.schema.launches import Calls, Launches, TensorMeta, Tensors
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.steps import Steps
 from stepscope.viewer.ingest.torch_trace.rank_facts import collectives_of, comparable_graph
 from stepscope.viewer.ranks.queries.compare import are_stages
 from stepscope.viewer.ranks.queries.difference import rank_difference
@@ -214,26 +217,26 @@ def distributed(rank: int, launched: Sequence[str], sizes: Sequence[int] = (4, 4
     """A log of stepscope's with one step; sites 0 and 1 launch collectives, 2 waits."""
     kernels = [ALL_REDUCE, ALL_GATHER, WAIT]
     sites = [
-        schema.LaunchSite(i, "call", 20 + i, kernel, "collective", [synthetic.argument(f"buf{i}", "inout")], [])
+        LaunchSite(i, "call", 20 + i, kernel, "collective", [synthetic.argument(f"buf{i}", "inout")], [])
         for i, kernel in enumerate(kernels)
     ]
     graph = replace(synthetic.graph(), sites=sites, functions=["call"], memory=[])
     log = LogBuilder(700 + rank).record(synthetic.run(rank=rank, world_size=2, pid=700 + rank)).record(graph)
     for site, size in enumerate(sizes):
-        meta = schema.TensorMeta(0, "float32", [size, 8], [8, 1], "cpu", 0, size * 32)
-        log.record(schema.Tensors(0, 0, site, [meta]))
+        meta = TensorMeta(0, "float32", [size, 8], [8, 1], "cpu", 0, size * 32)
+        log.record(Tensors(0, 0, site, [meta]))
     start = synthetic.MONOTONIC_NS + 1_000
     count = len(launched)
     log.record(
-        schema.Launches(
-            schema.Calls([0], [0], [0], [0], [1], [None], [start], [1000], [count], ["ok"]),
+        Launches(
+            Calls([0], [0], [0], [0], [1], [None], [start], [1000], [count], ["ok"]),
             site=[kernels.index(kernel) for kernel in launched],
             start_ns=[start + 10 * i for i in range(count)],
             end_ns=[start + 10 * i + 5 for i in range(count)],
         )
     )
-    log.record(schema.Steps([0], ["train"], ["user"], [start - 10], [start + 2_000]))
-    return log.record(schema.End("exit", start + 5_000)) if end else log
+    log.record(Steps([0], ["train"], ["user"], [start - 10], [start + 2_000]))
+    return log.record(End("exit", start + 5_000)) if end else log
 
 
 LAUNCHED = [ALL_REDUCE, WAIT, ALL_GATHER, WAIT]

@@ -13,7 +13,9 @@ from typing import Any
 import orjson
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import Argument, LaunchKind, LaunchSite
+from stepscope.tracer.schema.launches import Calls, Launches, TensorMeta, Tensors, TunedKernels
+from stepscope.tracer.schema.process_ends import End
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.kernel_source.symbol_sizes import Sizes
 from stepscope.viewer.overview.queries.damage import problem_counts
@@ -53,20 +55,20 @@ def wrapper(definition: str, *lines: str) -> str:
 
 
 def write_log(
-    folder: Path, code: str, kernel: str, kind: schema.LaunchKind, arguments: list[schema.Argument],
-    tensors: list[schema.TensorMeta], outputs: list[str] | None = None, **run: Any,
+    folder: Path, code: str, kernel: str, kind: LaunchKind, arguments: list[Argument],
+    tensors: list[TensorMeta], outputs: list[str] | None = None, **run: Any,
 ) -> Path:  # fmt: skip
     """One launch of the last statement before the wrapper's return."""
     line = code.rstrip("\n").count("\n")
-    site = schema.LaunchSite(0, "call", line, kernel, kind, arguments, outputs or [])
+    site = LaunchSite(0, "call", line, kernel, kind, arguments, outputs or [])
     graph = replace(synthetic.graph(), functions=["call"], sites=[site], memory=[])
     log = synthetic.LogBuilder().record(synthetic.run(**run))
     log.torch("inductor_output_code", {"filename": "/tmp/x/cwrapper.py"}, code.encode(), frame_id=0, frame_compile_id=0)
-    log.record(graph).record(schema.Tensors(0, 0, 0, tensors))
+    log.record(graph).record(Tensors(0, 0, 0, tensors))
     start = synthetic.MONOTONIC_NS
-    calls = schema.Calls([0], [0], [0], [0], [1], [None], [start], [900], [1], ["ok"])
-    log.record(schema.Launches(calls, [0], [start + 100], [start + 200]))
-    return log.record(schema.End("exit", start + 2_000)).write(folder / "x.log")
+    calls = Calls([0], [0], [0], [0], [1], [None], [start], [900], [1], ["ok"])
+    log.record(Launches(calls, [0], [start + 100], [start + 200]))
+    return log.record(End("exit", start + 2_000)).write(folder / "x.log")
 
 
 def script_of(log: Path, launch: int = 0) -> str:
@@ -76,8 +78,8 @@ def script_of(log: Path, launch: int = 0) -> str:
     return out.read_text("utf-8")
 
 
-def tensor(argument: int, device: str = "cpu", **changes: Any) -> schema.TensorMeta:
-    return replace(schema.TensorMeta(argument, "float32", [4, 8], [8, 1], device, 0, 128), **changes)
+def tensor(argument: int, device: str = "cpu", **changes: Any) -> TensorMeta:
+    return replace(TensorMeta(argument, "float32", [4, 8], [8, 1], device, 0, 128), **changes)
 
 
 def value_of(script: str, name: str) -> Any:
@@ -92,7 +94,7 @@ def functions(script: str) -> dict[str, str]:
     return {node.name: ast.unparse(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-ARG = schema.Argument("arg0_1", "inout", "arg0_1", "in_out_ptr0")
+ARG = Argument("arg0_1", "inout", "arg0_1", "in_out_ptr0")
 
 
 def triton_log(folder: Path, **tensor_changes: Any) -> Path:
@@ -151,7 +153,7 @@ def test_the_configuration_that_it_ran_with_counts_most(
         "triton_kernel_info", orjson.dumps({"fused": {"only_config": [["XBLOCK", 64]]}}),
         frame_id=0, frame_compile_id=0,
     )  # fmt: skip
-    more.record(schema.TunedKernels(0, ["other", "fused"], [{"XBLOCK": 1}, told]))
+    more.record(TunedKernels(0, ["other", "fused"], [{"XBLOCK": 1}, told]))
     log.write_bytes(log.read_bytes() + more.data)
     assert value_of(script_of(log), "SPEC")["config"] == config
 
@@ -193,8 +195,8 @@ def test_strides_offsets_and_storages_are_those_of_the_log(tmp_path: Path) -> No
     code = wrapper("", "extern_kernels.mm(arg0_1, reinterpret_tensor(arg1_1, (8, 4), (1, 8), 3), out=arg1_1)")
     view = "reinterpret_tensor(arg1_1, (8, 4), (1, 8), 3)"
     arguments = [
-        schema.Argument("arg0_1", "in", "arg0_1"), schema.Argument(view, "in", "arg1_1"),
-        schema.Argument("arg1_1", "out", "arg1_1", "out"),
+        Argument("arg0_1", "in", "arg0_1"), Argument(view, "in", "arg1_1"),
+        Argument("arg1_1", "out", "arg1_1", "out"),
     ]  # fmt: skip
     tensors = [
         tensor(0, storage=7),
@@ -256,7 +258,7 @@ def test_texts_of_a_log_are_never_code(tmp_path: Path) -> None:
         folder.mkdir()
         definition = f"fused = async_compile.cpp_pybinding(['float*'], {source!r})"
         view = f"reinterpret_tensor(arg0_1, {name!r})"
-        arguments = [schema.Argument(ast.unparse(ast.parse(view)), "inout", name, name, name)]
+        arguments = [Argument(ast.unparse(ast.parse(view)), "inout", name, name, name)]
         code = wrapper(definition, f"fused({view})")
         run: dict[str, Any] = {"torch_version": name, "devices": [name], "argv": [name]}
         return write_log(folder, code, "fused", "cpp", arguments, [tensor(0)], **run)
@@ -311,7 +313,7 @@ def test_a_launch_that_is_more_than_arguments_is_refused(tmp_path: Path, launch:
      ("extern_kernels.mm.x", "extern"), ("torch.ops.a.b.c.d", "fallback"), ("os.system", "extern"),
      ("a\nb", "extern")],
 )  # fmt: skip
-def test_only_operators_are_called(tmp_path: Path, kernel: str, kind: schema.LaunchKind) -> None:
+def test_only_operators_are_called(tmp_path: Path, kernel: str, kind: LaunchKind) -> None:
     code = wrapper("", f"{kernel}(arg0_1)".replace("\n", ""))
     log = write_log(tmp_path, code, kernel, kind, [ARG], [tensor(0)])
     refused(log, "cannot be written as a script")

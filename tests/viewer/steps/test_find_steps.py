@@ -7,7 +7,8 @@ from itertools import groupby
 
 import pytest
 
-from stepscope.tracer.schema.records import Calls, Graph, Launches
+from stepscope.tracer.schema.graphs import Graph
+from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, LoggedMark
 from stepscope.viewer.ingest.steps.assign import find_steps
 from tests.logs import synthetic

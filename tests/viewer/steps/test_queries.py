@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.tracer.schema.records import End, Skipped, Steps
+from stepscope.tracer.schema.gaps import Skipped
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.steps import Steps
 from stepscope.viewer.compiles.queries.compiles import compile_detail, list_compiles
 from stepscope.viewer.graphs.queries.graphs import graph_detail, list_graphs
 from stepscope.viewer.graphs.queries.launches import launch_detail

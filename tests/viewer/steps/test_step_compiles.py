@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stepscope.tracer.schema.records import Calls, Launches, StepMarks, Steps
+from stepscope.tracer.schema.launches import Calls, Launches
+from stepscope.tracer.schema.steps import StepMarks, Steps
 from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches
 from stepscope.viewer.ingest.steps.compiles import Compiling, book, on_clock_of, with_compiles
 from stepscope.viewer.overview.queries.runs import list_steps

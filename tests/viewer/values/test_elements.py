@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.statistics import Elements
 from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.report.write import render_report
@@ -24,16 +25,16 @@ from tests.logs.unpacking import data_of
 NUMBERS: list[Any] = [0.5, -0.6875, "nan", "inf", "-inf", 2**60, True, *range(25)]
 
 
-def log_with(elements: schema.Elements | None, size: float = 64.0) -> LogBuilder:
+def log_with(elements: Elements | None, size: float = 64.0) -> LogBuilder:
     log = compile_records(LogBuilder().record(run(level="values")))
     log.record(overflow_log.graph()).record(overflow_log.layout()).record(overflow_log.tensors())
     log.record(calls(0, 0, MONOTONIC_NS + 1_000_000))
     log.record(replace(overflow_log.values(0, size), elements=elements))
-    return log.record(schema.End("exit", MONOTONIC_NS + 2_000_000))
+    return log.record(End("exit", MONOTONIC_NS + 2_000_000))
 
 
 def test_from_the_log_to_the_panel(tmp_path: Path) -> None:
-    kept = schema.Elements([2, 3], [NUMBERS, [float(n) for n in range(32)]])
+    kept = Elements([2, 3], [NUMBERS, [float(n) for n in range(32)]])
     with open_trace(log_with(kept).write(tmp_path / "x.log")) as trace:
         detail = launch_detail(trace, 0)
         assert detail is not None
@@ -53,7 +54,7 @@ def test_in_the_evidence_of_what_is_not_finite(tmp_path: Path) -> None:
     """Of the tensors that the finding speaks of, and of those on the way; never in a redacted report."""
     infinite: list[Any] = [-0.6875, *["inf"] * 3, *range(28)]
     nan: list[Any] = [-0.8125, *["nan"] * 7, *range(24)]
-    log = log_with(schema.Elements([2, 3], [infinite, nan]), size=99_999.0)
+    log = log_with(Elements([2, 3], [infinite, nan]), size=99_999.0)
     with open_trace(log.write(tmp_path / "x.log")) as trace:
         (finding,) = summary(trace)["findings"]
         proof = finding["evidence"]
@@ -73,15 +74,15 @@ def test_in_the_evidence_of_what_is_not_finite(tmp_path: Path) -> None:
     ("elements", "skipped"),
     [
         (None, {}),
-        (schema.Elements([2], [[1.0, 2.0]]), {}),  # not as many as the tensor has
-        (schema.Elements([2], [["<script>", *NUMBERS[1:]]]), {}),
-        (schema.Elements([2], [[None, *NUMBERS[1:]]]), {}),
-        (schema.Elements([2], [[[1], *NUMBERS[1:]]]), {}),
-        (schema.Elements([2, 3], [NUMBERS]), {"broken_payload": 1}),
-        (schema.Elements([7], [NUMBERS]), {"broken_payload": 1}),
+        (Elements([2], [[1.0, 2.0]]), {}),  # not as many as the tensor has
+        (Elements([2], [["<script>", *NUMBERS[1:]]]), {}),
+        (Elements([2], [[None, *NUMBERS[1:]]]), {}),
+        (Elements([2], [[[1], *NUMBERS[1:]]]), {}),
+        (Elements([2, 3], [NUMBERS]), {"broken_payload": 1}),
+        (Elements([7], [NUMBERS]), {"broken_payload": 1}),
     ],
 )
-def test_old_logs_and_damaged_ones(tmp_path: Path, elements: schema.Elements | None, skipped: dict[str, int]) -> None:
+def test_old_logs_and_damaged_ones(tmp_path: Path, elements: Elements | None, skipped: dict[str, int]) -> None:
     with open_trace(log_with(elements).write(tmp_path / "x.log")) as trace:
         assert summary(trace)["ingest"]["skipped"] == skipped
         assert not sql.number(trace, "SELECT count(elements) FROM value_rows")

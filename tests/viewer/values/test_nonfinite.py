@@ -9,7 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import Argument, LaunchSite, MemoryStatement, Version
+from stepscope.tracer.schema.launches import Calls, Launches
+from stepscope.tracer.schema.values import ValueLayout
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.values import describe as values_describe
 from stepscope.viewer.graphs.queries.graphs import site_rows
@@ -86,7 +88,7 @@ def test_nan_that_vanishes_inside_is_a_warning(opened: Open) -> None:
 
 def test_nan_in_memory_that_is_reused_leaves_with_its_last_version(opened: Open) -> None:
     program = Program().allocate("buf0").launch("cpp_fused_log_0", ["primals_1"], ["buf0"], "cpp", ["aten.log"])
-    program.memory.append(schema.MemoryStatement("reuse", "buf1", "call", 11, "buf0"))
+    program.memory.append(MemoryStatement("reuse", "buf1", "call", 11, "buf0"))
     program.free("buf0").launch("cpp_fused_mul_1", ["primals_2"], ["buf0"], "cpp", ["aten.mul"])
     for last, severity in ((NAN, "critical"), (FINE, "warning")):
         log = ValueLog(program)
@@ -281,17 +283,17 @@ def test_in_place_the_version_before_counts(opened: Open) -> None:
 
 def test_a_subgraph_hands_on_what_a_launch_in_it_made(opened: Open) -> None:
     log = ValueLog()
-    inner = [schema.Argument("arg", "in", "arg", None, "arg", "input", schema.Version(1, 0, "before")),
-             schema.Argument("buf", "out", "buf", None, "buf", "uninitialised")]  # fmt: skip
-    outer = [schema.Argument("x", "in", "x", None, "x", "input", schema.Version(0, 0, "before")),
-             schema.Argument("y", "out", "y", None, "y", None)]  # fmt: skip
+    inner = [Argument("arg", "in", "arg", None, "arg", "input", Version(1, 0, "before")),
+             Argument("buf", "out", "buf", None, "buf", "uninitialised")]  # fmt: skip
+    outer = [Argument("x", "in", "x", None, "x", "input", Version(0, 0, "before")),
+             Argument("y", "out", "y", None, "y", None)]  # fmt: skip
     sites = [
-        schema.LaunchSite(0, "call", 1, "true_graph_0", "subgraph", outer, ["y"]),
-        schema.LaunchSite(1, "true_graph_0", 2, "cpp_fused_log_0", "cpp", inner, []),
+        LaunchSite(0, "call", 1, "true_graph_0", "subgraph", outer, ["y"]),
+        LaunchSite(1, "true_graph_0", 2, "cpp_fused_log_0", "cpp", inner, []),
     ]
     graph = replace(Program().graph(), functions=["call", "true_graph_0"], sites=sites)
     log.log.record(graph)
-    calls = schema.Calls(
+    calls = Calls(
         [1, 0],
         [0, 0],
         [1, 0],
@@ -303,10 +305,10 @@ def test_a_subgraph_hands_on_what_a_launch_in_it_made(opened: Open) -> None:
         [1, 1],
         ["ok"] * 2,
     )
-    log.log.record(schema.Launches(calls, [1, 0], [6_000_000_250, 6_000_000_100], [6_000_000_280, 6_000_000_500]))
+    log.log.record(Launches(calls, [1, 0], [6_000_000_250, 6_000_000_100], [6_000_000_280, 6_000_000_500]))
     for number, site in ((0, 0), (1, 1)):
         log.log.record(
-            schema.ValueLayout(
+            ValueLayout(
                 number, 0, [site, site], [0, 1], ["before", "after"], [None] * 2, [None] * 2, ["float32"] * 2,
                 [64, 64], [64, 64], [None] * 2,
             )

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.launches import TensorMeta, Tensors
+from stepscope.tracer.schema.values import OF_THE_CALL
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder
@@ -41,9 +42,9 @@ class TestWhatIsNotKnown:
     def test_integers_need_not_be_read(self, opened: Open) -> None:
         program = Program().launch("cpp_fused_log_0", ["primals_1", "index"], ["buf0"], "cpp")
         log = ValueLog(program)
-        meta = schema.TensorMeta(1, "int64", [8], [1], "cpu", 0, 64)
+        meta = TensorMeta(1, "int64", [8], [1], "cpu", 0, 64)
         log.call(program, index=Stat(skipped="a filter left it out"), buf0=NAN)
-        log.log.record(schema.Tensors(0, 0, 0, [meta]))
+        log.log.record(Tensors(0, 0, 0, [meta]))
         assert only(opened, log).evidence["origin"] == "made"
 
     def test_a_nan_that_was_read_where_what_wrote_it_was_not(self, opened: Open) -> None:
@@ -84,7 +85,7 @@ class TestWhatIsNotKnown:
     )
     def test_operands_that_the_record_leaves_out(self, opened: Open, given: Stat, title: str) -> None:
         program = Program().launch("aoti_torch_cpu_mm_out", [], ["buf0"])
-        program.layout.insert(0, (schema.OF_THE_CALL, 0, "before", "arg0"))
+        program.layout.insert(0, (OF_THE_CALL, 0, "before", "arg0"))
         graph = replace(program.graph(), inputs=["arg0"], operands_left_out="weights and views")
         log = ValueLog()
         log.log.record(graph)

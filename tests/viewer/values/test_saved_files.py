@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stepscope.tracer.runtime.values.save import file_stem, tensors_folder
-from stepscope.tracer.schema.records import SavedTensor
+from stepscope.tracer.schema.values import SavedTensor
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace

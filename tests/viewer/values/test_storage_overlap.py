@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import Argument, Graph, LaunchKind, LaunchSite
+from stepscope.tracer.schema.launches import Calls, Launches, TensorMeta, Tensors
+from stepscope.tracer.schema.process_ends import End
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.values.overlap import do_overlap
 from stepscope.viewer.graphs.queries.argument_facts import View
@@ -83,25 +85,25 @@ def index_text(text: str) -> str:
 
 def log_of(
     code: str,
-    arguments: Sequence[schema.Argument],
-    kind: schema.LaunchKind = "cpp",
-    tensors: Sequence[schema.TensorMeta] = (),
+    arguments: Sequence[Argument],
+    kind: LaunchKind = "cpp",
+    tensors: Sequence[TensorMeta] = (),
 ) -> LogBuilder:
     log = LogBuilder().record(run())
     compile_records(log)
     log.data = log.data.replace(b"cwrapper", b"cother")
     log.torch("inductor_output_code", {"filename": "/tmp/x/cmine.py"}, code.encode(), frame_id=0, frame_compile_id=0)
-    site = schema.LaunchSite(0, "call", 3, "k", kind, list(arguments), [])
-    log.record(schema.Graph(0, "cmine", "0/0", "0_inference", "inference", False, False, ["call"], [site], []))
-    columns = schema.Calls([0], [0], [0], [0], [1], [None], [6_000_000_000], [900], [1], ["ok"])
-    log.record(schema.Launches(columns, [0], [6_000_000_100], [6_000_000_200]))
+    site = LaunchSite(0, "call", 3, "k", kind, list(arguments), [])
+    log.record(Graph(0, "cmine", "0/0", "0_inference", "inference", False, False, ["call"], [site], []))
+    columns = Calls([0], [0], [0], [0], [1], [None], [6_000_000_000], [900], [1], ["ok"])
+    log.record(Launches(columns, [0], [6_000_000_100], [6_000_000_200]))
     if tensors:
-        log.record(schema.Tensors(0, 0, 0, list(tensors)))
-    return log.record(schema.End("exit", 7_000_000_000))
+        log.record(Tensors(0, 0, 0, list(tensors)))
+    return log.record(End("exit", 7_000_000_000))
 
 
-def pair(read: str = "x", write: str = "x", out: str = "out_ptr0") -> list[schema.Argument]:
-    return [schema.Argument(read, "in", "x", "in_ptr0"), schema.Argument(write, "out", "x", out)]
+def pair(read: str = "x", write: str = "x", out: str = "out_ptr0") -> list[Argument]:
+    return [Argument(read, "in", "x", "in_ptr0"), Argument(write, "out", "x", out)]
 
 
 def found(opened: Open, *rest: Any, **named: Any) -> list[Finding]:
@@ -126,7 +128,7 @@ def found(opened: Open, *rest: Any, **named: Any) -> list[Finding]:
     ],
 )
 def test_a_kernel_that_overwrites_what_it_reads(opened: Open, code: str) -> None:
-    kind: schema.LaunchKind = "triton" if "triton" in code else "cpp"
+    kind: LaunchKind = "triton" if "triton" in code else "cpp"
     (finding,) = found(opened, code, pair(), kind)
     assert (finding.severity, finding.kernel, finding.argument, finding.step) == ("critical", "k", "x", 0)
     assert finding.title == "k overwrites what it reads: output x shares memory with input x"
@@ -155,7 +157,7 @@ def test_a_kernel_that_works_in_place(opened: Open, code: str) -> None:
 
 def test_one_argument_that_is_read_and_written(opened: Open) -> None:
     code = cpp(vector(FLIPPED, SAME)).replace("out_ptr0", "in_out_ptr0")
-    argument = schema.Argument("x", "inout", "x", "in_out_ptr0")
+    argument = Argument("x", "inout", "x", "in_out_ptr0")
     (finding,) = found(opened, code, [argument])
     assert finding.title == "k overwrites what it reads: x is read and written"
     assert found(opened, code.replace(FLIPPED, SAME), [argument]) == []
@@ -246,10 +248,8 @@ def test_a_row_that_is_read_before_it_is_written(opened: Open) -> None:
     assert finding.evidence["why"] == "one loop nest reads what it overwrites"
 
 
-def meta(
-    argument: int, offset: int, size: list[int], stride: list[int], storage: int | None = 4096
-) -> schema.TensorMeta:
-    return schema.TensorMeta(argument, "float32", size, stride, "cpu", offset, 4096, None, storage)
+def meta(argument: int, offset: int, size: list[int], stride: list[int], storage: int | None = 4096) -> TensorMeta:
+    return TensorMeta(argument, "float32", size, stride, "cpu", offset, 4096, None, storage)
 
 
 def test_parts_of_one_buffer_that_do_not_touch(opened: Open) -> None:
@@ -271,7 +271,7 @@ def test_what_is_read_before_it_is_overwritten(opened: Open) -> None:
 
 
 def test_two_names_at_one_address(opened: Open) -> None:
-    arguments = [schema.Argument("x", "in", "x", "in_ptr0"), schema.Argument("y", "out", "y", "out_ptr0")]
+    arguments = [Argument("x", "in", "x", "in_ptr0"), Argument("y", "out", "y", "out_ptr0")]
     same = [meta(0, 0, [4, 8], [8, 1]), meta(1, 0, [4, 8], [8, 1])]
     assert len(found(opened, cpp(scalar(FLIPPED, SAME)), arguments, tensors=same)) == 1
     other = [meta(0, 0, [4, 8], [8, 1]), meta(1, 0, [4, 8], [8, 1], 8192)]
@@ -287,15 +287,15 @@ class TestOperators:
         )
 
     def test_in_place_by_schema(self, opened: Open) -> None:
-        both = [schema.Argument("x", "inout", "x", "self"), schema.Argument("x", "in", "x", "other")]
+        both = [Argument("x", "inout", "x", "self"), Argument("x", "in", "x", "other")]
         same = [meta(0, 0, [4, 8], [8, 1]), meta(1, 0, [4, 8], [8, 1])]
-        assert found(opened, "", [schema.Argument("x", "inout", "x", "self")], "fallback") == []
+        assert found(opened, "", [Argument("x", "inout", "x", "self")], "fallback") == []
         assert found(opened, "", both, "fallback", tensors=same) == []
         flipped = [meta(0, 0, [8], [1]), meta(1, 4, [8], [1])]
         assert [finding.severity for finding in found(opened, "", both, "fallback", tensors=flipped)] == ["warning"]
 
     @pytest.mark.parametrize("kind", ["user_triton", "collective", "copy", "subgraph"])
-    def test_what_is_not_judged(self, opened: Open, kind: schema.LaunchKind) -> None:
+    def test_what_is_not_judged(self, opened: Open, kind: LaunchKind) -> None:
         assert found(opened, "", pair(out="out"), kind) == []
 
 

@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import Argument, LaunchSite, MemoryStatement, Version
+from stepscope.tracer.schema.launches import Calls, DeviceTimes, Launches
 from stepscope.tracer.schema.statistics import COUNTS
+from stepscope.tracer.schema.values import SavedTensor, ValueLayout
 from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.overview.queries.damage import problem_counts
 from stepscope.viewer.overview.queries.overview import overview
@@ -144,17 +146,17 @@ def looped(times: int = 3) -> LogBuilder:
     """A site that runs several times in a call, in a while loop, on what it wrote the time before."""
     log = ValueLog()
     arguments = [
-        schema.Argument("x", "in", "x", None, "x", "written", schema.Version(0, 1, "after")),
-        schema.Argument("x", "out", "x", None, "x", "written"),
+        Argument("x", "in", "x", None, "x", "written", Version(0, 1, "after")),
+        Argument("x", "out", "x", None, "x", "written"),
     ]
-    site = schema.LaunchSite(0, "call", 1, "cpp_fused_body_0", "cpp", arguments, [])
+    site = LaunchSite(0, "call", 1, "cpp_fused_body_0", "cpp", arguments, [])
     log.log.record(replace(Program().graph(), sites=[site]))
-    columns = schema.Calls([7], [0], [0], [0], [1], [None], [6_000_000_000], [10_000], [times], ["ok"])
+    columns = Calls([7], [0], [0], [0], [1], [None], [6_000_000_000], [10_000], [times], ["ok"])
     starts = [6_000_000_000 + 100 * (i + 1) for i in range(times)]
-    log.log.record(schema.Launches(columns, [0] * times, starts, [start + 50 for start in starts]))
+    log.log.record(Launches(columns, [0] * times, starts, [start + 50 for start in starts]))
     ones = [1] * times
     log.log.record(
-        schema.ValueLayout(
+        ValueLayout(
             0, 0, [0] * times, ones, ["after"] * times, [None] * times, [None] * times, ["float32"] * times,
             [64] * times, [64] * times, [None] * times,
         )
@@ -173,7 +175,7 @@ def test_rows_of_a_loop_find_their_launches(opened: Open) -> None:
 def test_items_of_a_version(opened: Open) -> None:
     program = Program().launch("torch.ops.aten.topk", ["x"], ["buf0"]).launch("b", ["buf0"], ["buf1"])
     reads = program.sites[1].arguments
-    reads[0] = replace(reads[0], version=schema.Version(0, 1, "after", 1))
+    reads[0] = replace(reads[0], version=Version(0, 1, "after", 1))
     program.layout.insert(2, program.layout[1])
     stats = [FINE, Stat(item=0, mean=1.0), Stat(item=1, mean=2.0), FINE]
     log = ValueLog(program)
@@ -184,12 +186,12 @@ def test_items_of_a_version(opened: Open) -> None:
     assert [row.mean for row in detail(trace, 1).values[0].before] == [2.0]
 
 
-def call_records(program: Program) -> schema.Launches:
+def call_records(program: Program) -> Launches:
     count = len(program.sites)
     start = MONOTONIC_NS + 1_000
-    columns = schema.Calls([0], [program.number], [0], [0], [1], [None], [start], [10_000], [count], ["ok"])
+    columns = Calls([0], [program.number], [0], [0], [1], [None], [start], [10_000], [count], ["ok"])
     starts = [start + 100 * i for i in range(count)]
-    return schema.Launches(columns, list(range(count)), starts, [at + 10 for at in starts])
+    return Launches(columns, list(range(count)), starts, [at + 10 for at in starts])
 
 
 def test_a_trace_without_values_says_nothing_of_them(opened: Open) -> None:
@@ -257,8 +259,8 @@ def test_a_bin_has_the_health_of_its_worst_launch(opened: Open) -> None:
 
 def test_device_times_find_their_launches(opened: Open) -> None:
     log = recorded(end=False)
-    log.record(schema.DeviceTimes([0, 0, 1], [0, 2, 0], [11, 33, 44], "events"))
-    log.record(schema.DeviceTimes([0, 99, 0], [1, 0, 3], [-5, 1, 1], "timestamps"))
+    log.record(DeviceTimes([0, 0, 1], [0, 2, 0], [11, 33, 44], "events"))
+    log.record(DeviceTimes([0, 99, 0], [1, 0, 3], [-5, 1, 1], "timestamps"))
     trace = opened(log)
     found = {detail(trace, launch).site.kernel: detail(trace, launch).device_duration_ns for launch in range(4)}
     assert found["extern_kernels.mm"] == 11
@@ -294,7 +296,7 @@ def test_kernels(opened: Open) -> None:
 
 def test_buffers_by_their_memory(opened: Open) -> None:
     program = attention()
-    program.memory.append(schema.MemoryStatement("reuse", "buf9", "call", 99, "buf1"))
+    program.memory.append(MemoryStatement("reuse", "buf9", "call", 99, "buf1"))
     log = ValueLog(program)
     for step in range(3):
         log.call(program, step, {(0, 0): [8, 8]}, buf0=PLUS if step == 1 else FINE)
@@ -357,7 +359,7 @@ def test_saved_tensors(opened: Open) -> None:
     program = attention()
     log = ValueLog(program)
     log.call(program)
-    tensor = schema.SavedTensor(0, 1, 1, None, "after", "saved/a.pt", "float32", [8, 8], 256, "ab")
+    tensor = SavedTensor(0, 1, 1, None, "after", "saved/a.pt", "float32", [8, 8], 256, "ab")
     log.log.record(tensor).record(replace(tensor, call=5)).record(replace(tensor, file="../../etc/passwd"))
     log.log.record(replace(tensor, file="C:\\x.pt")).record(replace(tensor, file="/etc/passwd"))
     trace = opened(log.end())

@@ -12,7 +12,8 @@ import httpx
 import jsonschema
 import pytest
 
-from stepscope.tracer.schema import records as schema
+from stepscope.tracer.schema.graphs import LaunchKind
+from stepscope.tracer.schema.steps import Steps
 from stepscope.viewer.compiles.compile_page import CompilePage
 from stepscope.viewer.compiles.page import CompilesPage
 from stepscope.viewer.compiles.provenance_page import ProvenancePage
@@ -265,7 +266,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     log.record(replace(graph, sites=sites, wrapper_key=HOSTILE, functions=["call", "call"]))
     start_ns = synthetic.MONOTONIC_NS
     log.record(synthetic.calls(0, 0, start_ns))
-    log.record(schema.Steps([0], ["train"], ["user"], [start_ns], [start_ns + 9_000]))
+    log.record(Steps([0], ["train"], ["user"], [start_ns], [start_ns + 9_000]))
     log.raw(b"garbage " + HOSTILE.encode() + b"\n")
     with open_trace(log.write(tmp_path_factory.mktemp("trace") / "hostile.log")) as trace:
         yield Client(trace)
@@ -322,8 +323,8 @@ def test_every_sheet_is_linked() -> None:
 
 def test_every_kind_of_launch_has_its_colour() -> None:
     text = assets.content("css/core/colours.css").decode()
-    assert re.findall(r"--kinds: ([^;]+);", text) == [" ".join(get_args(schema.LaunchKind))]
-    for kind in get_args(schema.LaunchKind):
+    assert re.findall(r"--kinds: ([^;]+);", text) == [" ".join(get_args(LaunchKind))]
+    for kind in get_args(LaunchKind):
         assert f"--kind-{kind}:" in text
         assert f".kind-{kind} {{" in text
 

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from stepscope.tracer.schema.records import Scalar
+from stepscope.tracer.schema.scalars import Scalar
 
 Declarations = Callable[[str], str | None]
 """Function that returns the parameters of a C++ function as text, or None if the function is unknown."""

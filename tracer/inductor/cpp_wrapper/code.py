@@ -16,7 +16,8 @@ from stepscope.tracer.aoti.printed_graphs import FUNCTION
 from stepscope.tracer.aoti.printed_graphs import kind as kind_of
 from stepscope.tracer.inductor.codegen_facts import LaunchFacts, match
 from stepscope.tracer.inductor.cpp_wrapper.calls import declared, scalars
-from stepscope.tracer.schema.records import Argument, CppCode, InputSize, LaunchSite, Scalar
+from stepscope.tracer.schema.graphs import Argument, CppCode, LaunchSite
+from stepscope.tracer.schema.scalars import InputSize, Scalar
 from stepscope.tracer.wrapper.comments import commented, debug_handle
 
 PRINTS = "before_launch"

@@ -12,7 +12,7 @@ from typing import Any
 
 from stepscope.tracer.inductor.codegen_facts import CodegenFacts, CodegenTap
 from stepscope.tracer.inductor.cpp_wrapper.code import PRINTS, cpp_code
-from stepscope.tracer.schema.records import CppCode
+from stepscope.tracer.schema.graphs import CppCode
 
 
 class PackageHook:

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from stepscope.tracer.schema.records import FAILED_CALL
+from stepscope.tracer.schema.constants import FAILED_CALL
 
 LAST_ERROR = "torch_exception_get_what"
 _LIBRARIES = "libtorch_cpu.so", "libtorch_cpu.dylib"

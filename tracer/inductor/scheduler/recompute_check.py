@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.inductor.scheduler.scheduler_memory import at_peak, buffers, estimate
 from stepscope.tracer.inductor.scheduler.swapped_nodes import describe
-from stepscope.tracer.schema.memory import RecomputeReason
-from stepscope.tracer.schema.records import RecomputeMismatch
+from stepscope.tracer.schema.memory import RecomputeMismatch, RecomputeReason
 
 CHECK = "_debug_iterative_memory_recompute"
 FLAG = "reorder_iterative_debug_memory_recompute"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from stepscope.tracer.schema.records import ScheduledBuffers, SchedulerMemory
+from stepscope.tracer.schema.memory import ScheduledBuffers, SchedulerMemory
 
 NOT_NUMBERED = -1
 """Value of `SchedulerMemory.graph` until the wrapper is loaded and the graph gets its number."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from stepscope.tracer.schema.records import SwappedNode
+from stepscope.tracer.schema.memory import SwappedNode
 
 
 def describe(nodes: Sequence[Any]) -> list[SwappedNode]:

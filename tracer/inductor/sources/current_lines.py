@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from stepscope.tracer.inductor.sources.dynamo_graphs import Captured, CompiledLines, Stack
-from stepscope.tracer.schema.records import Frame
+from stepscope.tracer.schema.process_ends import Frame
 
 Like = Callable[[Stack], Hashable]
 

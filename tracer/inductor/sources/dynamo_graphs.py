@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepscope.tracer.inductor.sources.module_paths import module_paths
-from stepscope.tracer.schema.records import Frame
+from stepscope.tracer.schema.process_ends import Frame
 
 Stack = tuple[Frame, ...]
 FRAME = re.compile(r'^ *File "([^"\n]*)", line (\d+), in ([^\n]*)(?:\n(?! *File ")([^\n]*))?', re.M)

@@ -17,7 +17,8 @@ from stepscope.tracer.inductor import compat
 from stepscope.tracer.inductor.codegen_facts import LaunchFacts
 from stepscope.tracer.inductor.sources.current_lines import TodaysLines
 from stepscope.tracer.inductor.sources.dynamo_graphs import Captured, CompiledLines, Stack, parse_stack
-from stepscope.tracer.schema.records import ChangedLine, Frame, Graph, LaunchSite, Provenance, SiteProvenance
+from stepscope.tracer.schema.graphs import ChangedLine, Graph, LaunchSite, Provenance, SiteProvenance
+from stepscope.tracer.schema.process_ends import Frame
 
 STACK_TRACES = "inductor_provenance_tracking_kernel_stack_traces"
 IMPORTED_UNIX_NS = time.time_ns()

@@ -26,7 +26,7 @@ from stepscope.tracer.runtime.device.replays import Replays
 from stepscope.tracer.runtime.device.times import between_readings
 from stepscope.tracer.runtime.stats.snapshots import joined, runs
 from stepscope.tracer.runtime.values.rows import JoinedRows, ReadRow
-from stepscope.tracer.schema.records import Skipped
+from stepscope.tracer.schema.gaps import Skipped
 
 if TYPE_CHECKING:
     from stepscope.tracer.runtime.stats.arena import Arena

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.runtime.calls import GraphCall
-from stepscope.tracer.schema.records import DeviceTimes
+from stepscope.tracer.schema.launches import DeviceTimes
 
 MOST_DELAY_NS = 50_000_000
 FIRST = 2

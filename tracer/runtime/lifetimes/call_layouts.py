@@ -21,7 +21,7 @@ from stepscope.tracer.runtime.lifetimes.mismatches import (
     to_record,
 )
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
-from stepscope.tracer.schema.records import LifetimeLayout, LifetimeMismatch
+from stepscope.tracer.schema.memory import LifetimeLayout, LifetimeMismatch
 from stepscope.tracer.schema.ring_format import UNFINISHED
 from stepscope.tracer.wrapper.expectations import Expectations
 from stepscope.tracer.wrapper.parsed import PointStorages

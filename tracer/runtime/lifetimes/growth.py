@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from stepscope.tracer.runtime.lifetimes.holders import MOST_STORAGES, find_holders
 from stepscope.tracer.runtime.lifetimes.life import LiveStorage
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
-from stepscope.tracer.schema.records import Growth
+from stepscope.tracer.schema.memory import Growth
 
 LEAST_STEPS = 3
 MOST_ROWS = 10_000

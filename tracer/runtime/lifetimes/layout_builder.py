@@ -7,7 +7,7 @@ from typing import Any
 
 from stepscope.tracer.runtime.lifetimes.life import Entry, Event, Life
 from stepscope.tracer.runtime.lifetimes.mismatches import Progress, StorageMismatch
-from stepscope.tracer.schema.records import LifetimeLayout
+from stepscope.tracer.schema.memory import LifetimeLayout
 from stepscope.tracer.wrapper.expectations import Expectations
 from stepscope.tracer.wrapper.parsed import PointStorages
 

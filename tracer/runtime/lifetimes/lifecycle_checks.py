@@ -35,7 +35,8 @@ from stepscope.tracer.runtime.lifetimes.step_reports import (
     holders_of,
     to_record,
 )
-from stepscope.tracer.schema.records import MemoryStepMismatch, Skipped
+from stepscope.tracer.schema.gaps import Skipped
+from stepscope.tracer.schema.memory import MemoryStepMismatch
 
 if TYPE_CHECKING:
     import torch

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from stepscope.tracer.runtime.lifetimes.holders import describe_holders
-from stepscope.tracer.schema.records import LifetimeLayout, LifetimeMismatch, MismatchKind
+from stepscope.tracer.schema.memory import LifetimeLayout, LifetimeMismatch, MismatchKind
 from stepscope.tracer.wrapper.expectations import Expectations, Expected, Unscheduled
 
 MOST_DESCRIBED = 8

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from stepscope.tracer.runtime.lifetimes.holders import describe_holders, find_holders
-from stepscope.tracer.schema.records import MemoryStepMismatch, MismatchKind
+from stepscope.tracer.schema.memory import MemoryStepMismatch, MismatchKind
 
 MOST_TOLD = 10_000
 _DESCRIPTIONS: dict[MismatchKind, str] = {

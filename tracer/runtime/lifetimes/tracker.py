@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from weakref import getweakrefs, ref
 
 from stepscope.tracer.runtime.lifetimes.life import Entry, FollowedCall, Life, LiveStorage
-from stepscope.tracer.schema.records import AllocatorCurve, Lifetimes
+from stepscope.tracer.schema.memory import AllocatorCurve, Lifetimes
 from stepscope.tracer.wrapper.parsed import PointStorages
 
 STALE = 4096

@@ -12,7 +12,7 @@ from stepscope.tracer.runtime.lifetimes import core as lifetimes_core
 from stepscope.tracer.runtime.lifetimes.core import CompiledTracker
 from stepscope.tracer.runtime.lifetimes.lifecycle_checks import take_repeats
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
-from stepscope.tracer.schema.records import Lifetimes, MemoryStepMismatch
+from stepscope.tracer.schema.memory import Lifetimes, MemoryStepMismatch
 
 
 class LifetimeTrackers:

@@ -14,8 +14,9 @@ from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.stats.snapshots import finish_together, joined, runs
 from stepscope.tracer.runtime.values.elements import elements_of
 from stepscope.tracer.runtime.values.reading import layout
-from stepscope.tracer.schema.records import DeviceTimes, Elements, Exact, Sparse, ValueLayout, Values
-from stepscope.tracer.schema.statistics import COUNTS, RECORDED_NUMBERS
+from stepscope.tracer.schema.launches import DeviceTimes
+from stepscope.tracer.schema.statistics import COUNTS, RECORDED_NUMBERS, Elements, Exact, Sparse, Values
+from stepscope.tracer.schema.values import ValueLayout
 
 RowArray = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]

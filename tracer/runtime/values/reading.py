@@ -18,7 +18,7 @@ from stepscope.tracer.runtime.stats.parts import parts
 from stepscope.tracer.runtime.stats.readers import reader_for
 from stepscope.tracer.runtime.values.elements import Element, ElementReader, elements_of
 from stepscope.tracer.runtime.values.rows import PlannedRead, ReadRow, RowGroup, numbers
-from stepscope.tracer.schema.records import SavedTensor, ValueLayout
+from stepscope.tracer.schema.values import SavedTensor, ValueLayout
 
 if TYPE_CHECKING:
     from stepscope.tracer.config import TraceConfig

@@ -7,7 +7,7 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from stepscope.tracer.runtime.stats import StatsBlock
-from stepscope.tracer.schema.records import Moment
+from stepscope.tracer.schema.values import Moment
 
 numbers = count()
 """Numbers of row groups; each is used once."""

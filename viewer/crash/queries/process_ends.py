@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stepscope.tracer.schema.records import CALL_RAISED, FAILED_CALL
+from stepscope.tracer.schema.constants import CALL_RAISED, FAILED_CALL
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import ToolErrorRow
 from stepscope.viewer.store import sql

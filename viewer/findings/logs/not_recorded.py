@@ -6,7 +6,7 @@ to the finding of that failure; and launches that a C++ wrapper printed are not 
 
 from __future__ import annotations
 
-from stepscope.tracer.schema.records import CACHED_ESTIMATE, CPP_WRAPPER, DEVICE_FAILED
+from stepscope.tracer.schema.constants import CACHED_ESTIMATE, CPP_WRAPPER, DEVICE_FAILED
 from stepscope.viewer.crash.queries.process_ends import process_ends, within_a_launch
 from stepscope.viewer.findings.crash.processes import is_printed, may_have_left, recorded_nothing, unfinished
 from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times

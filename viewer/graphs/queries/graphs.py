@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from stepscope.tracer.schema.records import UNRECORDED
+from stepscope.tracer.schema.constants import UNRECORDED
 from stepscope.viewer.graphs.queries.scalars import scalars_of
 from stepscope.viewer.graphs.queries.subgraph_calls import subgraph_calls
 from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepscope.tracer.schema.records import UNRECORDED
+from stepscope.tracer.schema.constants import UNRECORDED
 
 IN_FORCE = f"""
     (SELECT t.*, t.local_call AS seen_call FROM tensors t

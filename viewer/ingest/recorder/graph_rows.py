@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from stepscope.tracer.schema.records import (
-    PRINTED_KEY,
-    PRINTER_LEAVES_OUT,
-    Argument,
-    Graph,
-    LaunchSite,
-    Provenance,
-    SameTensors,
-    Tensors,
-    TunedKernels,
-)
+from stepscope.tracer.schema.constants import PRINTED_KEY, PRINTER_LEAVES_OUT
+from stepscope.tracer.schema.graphs import Argument, Graph, LaunchSite, Provenance
+from stepscope.tracer.schema.launches import SameTensors, Tensors, TunedKernels
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.lenient_json import dumps
 from stepscope.viewer.ingest.recorder.launch_batches import function_name

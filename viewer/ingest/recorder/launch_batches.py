@@ -6,7 +6,8 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stepscope.tracer.schema.records import Launches, StepMarks, Steps
+from stepscope.tracer.schema.launches import Launches
+from stepscope.tracer.schema.steps import StepMarks, Steps
 from stepscope.viewer.ingest.decode import BadPayload
 from stepscope.viewer.ingest.lenient_json import INT64
 

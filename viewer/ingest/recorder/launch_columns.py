@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from stepscope.tracer.schema.records import DeviceTimes
+from stepscope.tracer.schema.launches import DeviceTimes
 from stepscope.tracer.schema.ring_format import UNFINISHED
 from stepscope.viewer.ingest.columns import Column, Flags, Ints, as_column
 from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, function_name

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stepscope.tracer.schema.records import LifetimeMismatch
+from stepscope.tracer.schema.memory import LifetimeMismatch
 from stepscope.viewer.ingest.columns import Flags, Ints
 from stepscope.viewer.ingest.lenient_json import dumps
 from stepscope.viewer.ingest.recorder.inner_calls import NEVER, InnerBytes, Known, Made, inner_bytes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.tracer.schema.records import LifetimeLayout
+from stepscope.tracer.schema.memory import LifetimeLayout
 from stepscope.viewer.ingest.columns import Column, Flags, Ints
 from stepscope.viewer.ingest.recorder.inner_calls import InnerBytes
 from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
-from stepscope.tracer.schema.records import (
+from stepscope.tracer.schema.memory import (
     Growth,
     LifetimeLayout,
     LifetimeMismatch,

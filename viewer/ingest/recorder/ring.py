@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from stepscope.tracer.schema.records import Calls, Launches
+from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.ring_format import Ring, RingCall, RingMark, RingStep, RingStream, read_ring
 from stepscope.viewer.ingest.bounds import bounds_of
 from stepscope.viewer.ingest.damage import Damage

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stepscope.tracer.schema.records import FORMAT_VERSION, Run
+from stepscope.tracer.schema.constants import FORMAT_VERSION
+from stepscope.tracer.schema.records import Run
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.decode import legible

@@ -8,39 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.tracer.schema.records import (
-    ARTIFACT_PREFIX,
-    OUTPUT_CODE,
-    RECORD_TYPES,
-    CallSymbols,
-    DeviceTimes,
-    End,
-    Failure,
-    Graph,
+from stepscope.tracer.schema.constants import ARTIFACT_PREFIX, OUTPUT_CODE
+from stepscope.tracer.schema.gaps import Failure, Skipped
+from stepscope.tracer.schema.graphs import Graph, Provenance
+from stepscope.tracer.schema.launches import DeviceTimes, Launches, SameTensors, Tensors, TunedKernels
+from stepscope.tracer.schema.memory import (
     Growth,
-    Launches,
     LifetimeLayout,
     LifetimeMismatch,
     Lifetimes,
     MemoryStepMismatch,
-    Overhead,
-    ProcessEnd,
-    Provenance,
     RecomputeMismatch,
-    Record,
-    Run,
-    SameTensors,
-    SavedTensor,
     SchedulerMemory,
-    Skipped,
-    StepMarks,
-    Steps,
-    Tensors,
-    TunedKernels,
-    UncaughtException,
-    ValueLayout,
-    Values,
 )
+from stepscope.tracer.schema.process_ends import End, Overhead, ProcessEnd, UncaughtException
+from stepscope.tracer.schema.records import RECORD_TYPES, Record, Run
+from stepscope.tracer.schema.scalars import CallSymbols
+from stepscope.tracer.schema.statistics import Values
+from stepscope.tracer.schema.steps import StepMarks, Steps
+from stepscope.tracer.schema.values import SavedTensor, ValueLayout
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.decode import BadPayload, decode
 from stepscope.viewer.ingest.lenient_json import dumps, loads

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from stepscope.tracer.schema.records import Assignment, CallSymbols
 from stepscope.tracer.schema.ring_format import RingSymbols
+from stepscope.tracer.schema.scalars import Assignment, CallSymbols
 from stepscope.viewer.ingest.decode import BadPayload
 from stepscope.viewer.ingest.rows import IndexRows
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.tracer.schema.records import Elements, Sparse, Values
-from stepscope.tracer.schema.statistics import COUNTS, NONFINITE, RECORDED_NUMBERS
+from stepscope.tracer.schema.statistics import COUNTS, NONFINITE, RECORDED_NUMBERS, Elements, Sparse, Values
 from stepscope.viewer.ingest.columns import Ints
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.decode import BadPayload

@@ -9,7 +9,9 @@ from dataclasses import fields
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
-from stepscope.tracer.schema.records import DeviceTimes, SavedTensor, ValueLayout, Values
+from stepscope.tracer.schema.launches import DeviceTimes
+from stepscope.tracer.schema.statistics import Values
+from stepscope.tracer.schema.values import SavedTensor, ValueLayout
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.decode import BadPayload
 

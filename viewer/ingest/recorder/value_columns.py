@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.tracer.schema.records import OF_THE_CALL, SavedTensor, ValueLayout
 from stepscope.tracer.schema.statistics import COUNTS, NONFINITE, NUMBERS
+from stepscope.tracer.schema.values import OF_THE_CALL, SavedTensor, ValueLayout
 from stepscope.viewer.ingest.columns import Column, Flags, Ints
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.lenient_json import dumps

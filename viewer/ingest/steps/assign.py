@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stepscope.tracer.schema.records import Graph
+from stepscope.tracer.schema.graphs import Graph
 from stepscope.viewer.ingest.lenient_json import INT64
 from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, LoggedMark
 from stepscope.viewer.ingest.steps.compiles import Compiling, book

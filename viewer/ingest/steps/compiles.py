@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from stepscope.tracer.schema.records import Graph
+from stepscope.tracer.schema.graphs import Graph
 from stepscope.viewer.ingest.lenient_json import INT64
 from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stepscope.tracer.schema.records import ARTIFACT_PREFIX, CompileError
+from stepscope.tracer.schema.constants import ARTIFACT_PREFIX
+from stepscope.tracer.schema.gaps import CompileError
 from stepscope.viewer.ingest.torch_trace.artifact_kinds import ARTIFACTS
 from stepscope.viewer.ingest.torch_trace.event_kinds import DUMPS, EVENTS
 from stepscope.viewer.ingest.torch_trace.record_kind import RecordKind

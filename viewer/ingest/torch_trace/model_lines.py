@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from stepscope.tracer.schema.records import ChangedLine, Frame, Provenance
+from stepscope.tracer.schema.graphs import ChangedLine, Provenance
+from stepscope.tracer.schema.process_ends import Frame
 from stepscope.viewer.ingest.torch_trace.torch_text import UserFrame
 
 MOST_MODULES = 4

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from stepscope.tracer.schema.records import RecomputeMismatch
+from stepscope.tracer.schema.memory import RecomputeMismatch
 from stepscope.viewer.ingest.decode import decode
 from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.memory.rows import ScheduledBufferRow

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepscope.tracer.schema.records import UNRECORDED
+from stepscope.tracer.schema.constants import UNRECORDED
 from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row, memory_statements, site_rows
 from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
 from stepscope.viewer.graphs.rows import MemoryStatementRow

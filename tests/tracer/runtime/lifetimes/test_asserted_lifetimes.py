@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from stepscope.tracer.runtime.lifetimes.mismatches import LifetimeError
-from stepscope.tracer.schema.records import LifetimeMismatch, Lifetimes
+from stepscope.tracer.schema.memory import LifetimeMismatch, Lifetimes
 from tests.tracer.runtime.lifetimes.test_lifetimes import afresh, no_reuse, record, stash, stashing  # noqa: F401 - afresh is a fixture
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles

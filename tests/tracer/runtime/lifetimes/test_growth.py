@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import stepscope
-from stepscope.tracer.schema.records import Growth, Lifetimes
+from stepscope.tracer.schema.memory import Growth, Lifetimes
 from tests.tracer.logs import read
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch/utils/mkldnn.py uses a deprecated function

@@ -16,7 +16,7 @@ import stepscope
 from stepscope.tracer import check_memory_step
 from stepscope.tracer.inductor.compat import debug_functions_replaced
 from stepscope.tracer.runtime.lifetimes import lifecycle_checks
-from stepscope.tracer.schema.records import LifetimeMismatch, MemoryStepMismatch
+from stepscope.tracer.schema.memory import LifetimeMismatch, MemoryStepMismatch
 from tests.tracer.logs import read
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles

@@ -18,7 +18,8 @@ from stepscope.tracer import check_memory_step, track_tensor
 from stepscope.tracer.inductor.compat import debug_functions_replaced
 from stepscope.tracer.runtime.lifetimes import lifecycle_checks
 from stepscope.tracer.runtime.lifetimes.step_reports import Reports
-from stepscope.tracer.schema.records import Graph, MemoryStepMismatch
+from stepscope.tracer.schema.graphs import Graph
+from stepscope.tracer.schema.memory import MemoryStepMismatch
 from tests.tracer.logs import read
 from tests.tracer.runtime.lifetimes.test_lifecycle_checks import mismatch, new, strict  # noqa: F401 - strict is a fixture
 

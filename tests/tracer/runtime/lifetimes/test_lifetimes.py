@@ -18,7 +18,8 @@ import stepscope
 from stepscope.tracer.runtime.lifetimes import call_layouts
 from stepscope.tracer.runtime.lifetimes import core as lifetimes_core
 from stepscope.tracer.runtime.lifetimes.holders import find_holders
-from stepscope.tracer.schema.records import Failure, LifetimeLayout, LifetimeMismatch, Lifetimes
+from stepscope.tracer.schema.gaps import Failure
+from stepscope.tracer.schema.memory import LifetimeLayout, LifetimeMismatch, Lifetimes
 from tests.tracer.logs import read
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepscope.tracer.schema.records import LifetimeLayout, LifetimeMismatch
+from stepscope.tracer.schema.memory import LifetimeLayout, LifetimeMismatch
 from tests.tracer.runtime.lifetimes.test_lifetimes import (  # noqa: F401 - afresh is a fixture
     afresh,
     block,

@@ -15,7 +15,8 @@ from stepscope.tracer.runtime.stats import ROW
 from stepscope.tracer.runtime.values.batches import PendingValues
 from stepscope.tracer.runtime.values.reading import writes_at_once
 from stepscope.tracer.runtime.values.rows import JoinedRows, PlannedRead, ReadRow
-from stepscope.tracer.schema.records import ValueLayout, Values
+from stepscope.tracer.schema.statistics import Values
+from stepscope.tracer.schema.values import ValueLayout
 from tests.tracer.hand_made import recorder_in
 
 PLANNED = PlannedRead(0, 0, "after", "mm", "buf0", True)

@@ -1,0 +1,27 @@
+"""Names and texts that recorder and viewer agree on."""
+
+FORMAT_VERSION = 2
+CACHED_ESTIMATE = "estimated memory of a cached graph"
+"""`Skipped.what` of a graph from a cache that was compiled without stepscope; it is not reported as a problem."""
+DEVICE_FAILED = "the device had failed"
+"""Beginning of `Skipped.why` if a device had failed; the failure has a finding of its own."""
+CPP_WRAPPER = (
+    "C++ wrapper: the launches happen inside the compiled library, out of Python's sight; compiled under"
+    " stepscope run --aoti it prints them"
+)
+"""`Skipped.why` of a graph with a C++ wrapper; the output of the library may be in a log of its own."""
+ARTIFACT_PREFIX = "stepscope_"
+PRINTED_KEY = "printed_"
+"""Beginning of `Graph.wrapper_key` if the graph was read from printed text."""
+PRINTER_LEAVES_OUT = "weights, views and constants, which PyTorch's debug printer does not print"
+"""`Graph.operands_left_out` of such graphs."""
+OUTPUT_CODE = f"{ARTIFACT_PREFIX}output_code_"
+"""Beginning of the name of an artifact that is not JSON: ``stepscope_output_code_3`` is the code of graph 3. The
+artifact exists if torch does not log the code itself: the graph was loaded before recording began, is from a backend
+other than Inductor, or its launches cannot be recorded."""
+UNRECORDED = "not recorded"
+"""`TensorMeta.dtype` in the first call whose arguments are not recorded any more."""
+FAILED_CALL = " API call failed at "
+"""Text after the failed call in an exception from generated C++ code."""
+CALL_RAISED = "the call raised: "
+"""Beginning of the line that says why such a call failed."""
