@@ -54,7 +54,7 @@ def test_a_program_that_does_not_die_runs_once(tmp_path: Path) -> None:
     for program, code in (("print(1)", 0), ("raise SystemExit(3)", 3)):
         session = Session(tmp_path / str(code), program)
         assert (session.exit_code, session.folders) == (code, ["run-1"])
-        assert session.said[-1] == "it did not die: nothing is run again"
+        assert session.said[-1] == "it did not die, so nothing is run again"
         assert session.answer["findings"] == []
         (row,) = session.answer["crash_runs"]
         assert (row["ended"], row["symptom"]) == (f"exit code {code}", None)
@@ -135,7 +135,7 @@ def test_a_fresh_cache_of_each_run(tmp_path: Path) -> None:
     runs = CrashRuns(["-c", program], TraceConfig(tmp_path), Limits(most_runs=2), look, said.append, fresh_cache=True)
     assert runs.run() == 1
     kept = [result.cache.kept for result in runs.results if result.cache is not None]
-    told = [text for text in said if "it is kept" in text]
+    told = [text for text in said if "the cache is kept" in text]
     assert len(told) == len(set(kept)) == 2
     for folder in kept:
         assert folder is not None
@@ -332,7 +332,7 @@ def test_the_sanitizer_is_asked_for_only_where_it_is(tmp_path: Path, monkeypatch
     tools = tmp_path / "tools"
     monkeypatch.setenv("PATH", str(tools))
     session = Session(tmp_path / "without", SEGV, with_sanitizer=True)
-    assert "compute-sanitizer is not installed: the program is not run under it" in session.said
+    assert "compute-sanitizer is not installed, so the program is not run under it" in session.said
     tools.mkdir()
     tool = tools / "compute-sanitizer"
     (tools / "report").write_text(

@@ -157,7 +157,7 @@ def test_a_script_that_is_named_stepscope(run: Run, tmp_path: Path) -> None:
     assert (silent.stdout, silent.stderr) == ("runs\n1.0\n", "")
     recorded = run("stepscope.py", trace=tmp_path / "out")
     assert recorded.stdout == "runs\n1.0\n"
-    assert recorded.stderr == f"stepscope: nothing is recorded: the name stepscope is taken by {script}\n"
+    assert recorded.stderr == f"stepscope: nothing is recorded: the name stepscope is used by {script}\n"
 
 
 def test_a_package_that_is_named_stepscope(run: Run, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_package_that_is_named_stepscope(run: Run, tmp_path: Path) -> None:
     (other / "__init__.py").write_text("raise RuntimeError('not asked for')\n")
     recorded = run("-c", "import torch; print(torch.ones(1).item())", trace=tmp_path / "out")
     assert recorded.stdout == "1.0\n"
-    taken = f"stepscope: nothing is recorded: the name stepscope is taken by {other / '__init__.py'}\n"
+    taken = f"stepscope: nothing is recorded: the name stepscope is used by {other / '__init__.py'}\n"
     assert recorded.stderr == taken
 
 

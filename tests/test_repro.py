@@ -271,7 +271,7 @@ def test_a_file_that_is_there_stays(saved: Trace, tmp_path: Path) -> None:
     out = tmp_path / "repro.py"
     out.write_text("mine")
     launch = launch_of(saved, "torch.ops.aten.sort%")
-    with pytest.raises(StepscopeError, match="is there already"):
+    with pytest.raises(StepscopeError, match="already exists"):
         write_reproducer(saved, launch, out, embed_bytes=SMALL)
     assert out.read_text() == "mine"
     write_reproducer(saved, launch, out, embed_bytes=SMALL, force=True)

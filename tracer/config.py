@@ -73,9 +73,9 @@ class TraceConfig:
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
-            raise ConfigError("level", f"is {self.level!r}; it can be {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
+            raise ConfigError("level", f"is {self.level!r}; it must be {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
         if self.lifetimes not in LIFETIMES:
-            raise ConfigError("lifetimes", f"is {self.lifetimes!r}; it can be off, log or assert")
+            raise ConfigError("lifetimes", f"is {self.lifetimes!r}; it must be off, log or assert")
         for name in ("kernels", "args"):
             _check_globs(name, getattr(self, name))
         if self.steps is not None:
@@ -89,7 +89,7 @@ class TraceConfig:
             _check_number("max_bytes_per_tensor", self.max_bytes_per_tensor, 1)
         for name in ("provenance", "verify_before", "check_recompute"):
             if not isinstance(getattr(self, name), bool):
-                raise ConfigError(name, f"is {getattr(self, name)!r}; it can be True or False")
+                raise ConfigError(name, f"is {getattr(self, name)!r}; it must be True or False")
 
     def wants_step(self, step: int) -> bool:
         first, stop = self.steps or (0, None)
@@ -158,7 +158,7 @@ def _typed(value: Any) -> str:
 def _parsed(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name in settings:
         if name not in VARIABLES or name == "directory":
-            raise ConfigError(name, f"is no setting; there are: {', '.join(VARIABLES)}")
+            raise ConfigError(name, f"is not a setting; the settings are: {', '.join(VARIABLES)}")
     return {name: _PARSERS.get(name, _as_it_is)(name, value) for name, value in settings.items()}
 
 
@@ -201,7 +201,7 @@ def _number(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if not re.fullmatch(r"[-+]?[0-9]{1,19}", value.strip()):
-        raise ConfigError(name, f"is {value!r}; it can be a whole number")
+        raise ConfigError(name, f"is {value!r}; it must be an integer")
     return int(value)
 
 
@@ -210,7 +210,7 @@ def _flag(name: str, value: Any) -> Any:
         return value
     known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     if value.strip().lower() not in known:
-        raise ConfigError(name, f"is {value!r}; it can be 1 or 0")
+        raise ConfigError(name, f"is {value!r}; it must be 1 or 0")
     return known[value.strip().lower()]
 
 
@@ -231,7 +231,7 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
 
 def _check_globs(name: str, globs: Any) -> None:
     if not isinstance(globs, tuple):
-        raise ConfigError(name, f"is {globs!r}; it can be a tuple of globs")
+        raise ConfigError(name, f"is {globs!r}; it must be a tuple of globs")
     for glob in globs:
         if not isinstance(glob, str) or not glob or glob != glob.strip() or "," in glob or "\0" in glob:
             raise ConfigError(name, f"holds {glob!r}; a glob is text with no comma and no space at its ends")
@@ -239,7 +239,7 @@ def _check_globs(name: str, globs: Any) -> None:
 
 def _check_steps(steps: Any) -> None:
     if not isinstance(steps, tuple) or len(steps) != 2:
-        raise ConfigError("steps", f"is {steps!r}; it can be a first step and the step to stop before, or None")
+        raise ConfigError("steps", f"is {steps!r}; it must be a first step and the step to stop before, or None")
     first, stop = steps
     _check_number("steps", first, 0)
     if stop is not None:
@@ -251,7 +251,7 @@ def _check_steps(steps: Any) -> None:
 def _check_number(name: str, value: Any, least: int, most: int = MOST) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         to = f"from {least} to {most:,}" if most < MOST else f"of at least {least}"
-        raise ConfigError(name, f"is {value!r}; it can be a whole number {to}")
+        raise ConfigError(name, f"is {value!r}; it must be an integer {to}")
 
 
 VARIABLES = {field.name: f"STEPSCOPE_{field.name.upper()}" for field in fields(TraceConfig)}

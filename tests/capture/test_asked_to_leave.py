@@ -48,7 +48,7 @@ def test_between_two_calls(way: str, number: signal.Signals, tmp_path: Path, cac
     assert (found.code, found.printed) == (-number, ["True"])
     (finding,) = found.findings
     assert (finding.severity, finding.step) == ("info", 2)
-    assert f"was asked to stop by {number.name}, and did, after step 2, in no launch" in finding.title
+    assert f"was stopped by {number.name} after step 2, outside any launch" in finding.title
     assert [(step.kind, step.by, step.duration_ns is not None) for step in found.steps] == [
         ("inference", "call", True)
     ] * 3
@@ -59,7 +59,7 @@ def test_within_a_call(tmp_path: Path, cache: Path) -> None:
     assert found.code == -signal.SIGTERM
     (finding,) = found.findings
     assert finding.severity == "info"
-    place = r"was asked to stop by SIGTERM, and did, in launch \d+ \(4th of \d+ in step 2\), torch.ops.asked.ask"
+    place = r"was stopped by SIGTERM in launch \d+ \(4th of \d+ in step 2\), torch.ops.asked.ask"
     assert re.search(place, finding.title)
 
 

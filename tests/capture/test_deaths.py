@@ -48,10 +48,10 @@ class Death:
 
 FORKED = "kernel", "null-backward", "raise"
 DEATHS = [
-    Death("kernel-crash", 4, "died of SIGSEGV", 139, "SIGSEGV"),
-    Death("abort-thread", 3, "died of SIGABRT", 134, "SIGABRT"),
-    Death("exit", 3, "left with exit code 3", 3),
-    Death("idle", None, "died of SIGKILL", 137, "SIGKILL"),
+    Death("kernel-crash", 4, "was killed by SIGSEGV", 139, "SIGSEGV"),
+    Death("abort-thread", 3, "was killed by SIGABRT", 134, "SIGABRT"),
+    Death("exit", 3, "exited with code 3", 3),
+    Death("idle", None, "was killed by SIGKILL", 137, "SIGKILL"),
     Death("kill-spawn", 3, "died"),
     Death("kernel", 4, "died"),
     Death("null-backward", 6, "died"),
@@ -127,7 +127,7 @@ def test_where_and_how_it_died(death: Death, told: Told, finding: dict[str, Any]
         assert told.exit_code == death.exit_code
         assert evidence["exit_code"] == (None if death.signal else death.exit_code)
     if death.launch is None:
-        assert finding["title"].endswith(f"after step {LAST_STEP - 1}, in no launch")
+        assert finding["title"].endswith(f"after step {LAST_STEP - 1}, outside any launch")
         assert (finding["launch"], finding["kernel"], evidence["arguments"]) == (None, None, [])
         return
     place = rf" in launch \d+ \({death.launch}(st|nd|rd|th) of \d+ in step {LAST_STEP}\), "
@@ -186,7 +186,7 @@ def test_a_death_in_a_c_plus_plus_wrapper(runs: dict[str, Future[Told]]) -> None
     assert told.exit_code == 139
     (finding,) = told.findings
     assert (finding["step"], finding["evidence"]["launch_in_step"]) == (LAST_STEP, 2)
-    assert "died of SIGSEGV" in finding["title"]
+    assert "was killed by SIGSEGV" in finding["title"]
     assert finding["kernel"].startswith("cpp_fused_index_relu_sin_sum_")
     read = {one["argument"]: one for one in finding["evidence"]["arguments"]}
     (index,) = [one for one in read.values() if one["dtype"] == "int64"]

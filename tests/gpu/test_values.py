@@ -242,7 +242,7 @@ def test_a_replay_says_that_it_cannot_read_more_than_was_captured(tmp_path: Path
             torch.cuda.synchronize()
             stepscope.step()
     skipped = not_recorded(Trace(tmp_path).of("skipped"))
-    assert [record["what"] for record in skipped] == ["values inside of a CUDA graph"]
+    assert [record["what"] for record in skipped] == ["values inside a CUDA graph"]
 
 
 def test_elements_are_those_of_the_moment_of_reading() -> None:

@@ -146,9 +146,9 @@ def test_the_class_itself_refuses_too(setting: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "words"),
     [
-        ("elements", "-1", "is -1; it can be a whole number from 0 to 1,024"),
-        ("every", "-3", "is -3; it can be a whole number of at least 1"),
-        ("elements", "1.5", "is '1.5'; it can be a whole number"),
+        ("elements", "-1", "is -1; it must be an integer from 0 to 1,024"),
+        ("every", "-3", "is -3; it must be an integer of at least 1"),
+        ("elements", "1.5", "is '1.5'; it must be an integer"),
     ],
 )
 def test_a_whole_number_that_cannot_be_is_told_with_its_bounds(setting: str, value: str, words: str) -> None:
@@ -173,7 +173,7 @@ def test_settings_change_but_for_the_fixed_ones() -> None:
     for name in ("directory", "provenance"):
         with pytest.raises(ConfigError, match=f"{name} cannot be changed while"):
             changed(config, **{name: "y"})
-    with pytest.raises(ConfigError, match="colour is no setting"):
+    with pytest.raises(ConfigError, match="colour is not a setting"):
         changed(config, colour="red")
 
 

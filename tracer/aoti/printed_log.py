@@ -110,12 +110,12 @@ class PrintedLog:
         if any(site.arguments for known in self._graphs.values() for site in known.sites):
             yield Skipped("arguments of launches", f"{PRINTER} leaves out weights, views and what a fallback returns")
         if len(self._lanes) > 1:
-            why = "several threads printed at once: a launch may be told to the run of another thread"
+            why = "several threads printed at the same time, so a launch may be assigned to the run of another thread"
             yield Skipped("which run a launch belongs to", why)
         if self._position:
-            yield Skipped("times of launches", "the text has none; their starts are positions in it")
+            yield Skipped("times of launches", "the text contains no times, so starts are positions in the text")
         else:
-            why = "those that are shown say when the printed lines before and after each launch were read"
+            why = "the times shown are those at which the printed lines before and after each launch were read"
             yield Skipped("times of launches", why)
         for (what, why), count in self.skipped.items():
             yield Skipped(what, f"{why} ({count:,} times)" if count > 1 else why)
@@ -179,7 +179,7 @@ class PrintedLog:
         rows = [*_inputs(known, run), *_rows(known, run, self.wants)]
         whole = [row for row in rows if row[3].whole and row[3].numel is not None and row[3].dtype]
         if len(whole) < len(rows):
-            why = "a printed block is torn, or the lines of several threads are mixed in it"
+            why = "a printed block is incomplete, or the lines of several threads are mixed in it"
             self.skipped["statistics of an argument", why] += len(rows) - len(whole)
         if not whole:
             return
@@ -213,7 +213,7 @@ class PrintedLog:
                         self.skipped["saved tensors", kept.problem] += 1
 
 
-_NOT_KEPT = "their files are where the printer wrote them; the next launch of a kernel writes over them"
+_NOT_KEPT = "their files are where the printer wrote them; the next launch of a kernel overwrites them"
 
 
 def _inputs(known: Graph, run: ModelRun) -> Iterator[_Row]:
@@ -249,7 +249,7 @@ def _rows(known: Graph, run: ModelRun, wants: Callable[[str], bool]) -> Iterator
 def _unknown(one: PrintedTensor) -> str | None:
     """Return why a row has no statistics, or None if it has."""
     if one.numel and (one.min is None or one.max is None):
-        return f"{PRINTER} prints no minimum and maximum of {one.dtype}"
+        return f"{PRINTER} prints no minimum or maximum of {one.dtype}"
     return None
 
 

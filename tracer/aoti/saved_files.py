@@ -18,7 +18,7 @@ _ITEM_BYTES = {
     "Long": ("int64", 8), "Int": ("int32", 4), "Short": ("int16", 2), "Char": ("int8", 1), "Byte": ("uint8", 1),
     "Bool": ("bool", 1), "ComplexFloat": ("complex64", 8), "ComplexDouble": ("complex128", 16),
 }  # fmt: skip
-_OVERWRITTEN = "a later launch wrote over the file before it was copied"
+_OVERWRITTEN = "a later launch overwrote the file before it was copied"
 _LARGEST_PICKLE = 1 << 20
 
 
@@ -63,7 +63,7 @@ class SavedFiles:
         if not path.is_file() or path.is_symlink() or before.st_mtime < self._began_s:
             return Kept("the file was not written by this run")
         if before.st_size > self._left_bytes:
-            return Kept("it does not fit into --save-quota")
+            return Kept("it exceeds --save-quota")
         self._folder.mkdir(parents=True, exist_ok=True)
         copy = self._folder / f"{self._count:06}_{re.sub(r'[^A-Za-z0-9_.-]+', '_', path.name)[-160:]}"
         shutil.copyfile(path, copy, follow_symlinks=False)
@@ -89,7 +89,7 @@ def describe(path: Path) -> tuple[str, list[int], int]:
     with zipfile.ZipFile(path) as archive:
         name = next((one for one in archive.namelist() if one.endswith("/data.pkl")), None)
         if name is None or archive.getinfo(name).file_size > _LARGEST_PICKLE:
-            raise ValueError("it holds no tensor")
+            raise ValueError("it contains no tensor")
         operations = list(pickletools.genops(archive.read(name)))
     storage, numbers, is_tensor = "", [], False
     for operation, argument, _ in operations:
@@ -102,6 +102,6 @@ def describe(path: Path) -> tuple[str, list[int], int]:
         elif is_tensor and "TUPLE" in operation.name:
             break
     if not is_tensor:
-        raise ValueError("it holds no tensor")
+        raise ValueError("it contains no tensor")
     dtype, item_bytes = _ITEM_BYTES[storage]
     return dtype, numbers[1:], item_bytes

@@ -101,7 +101,7 @@ class CrashRuns:
         """
         first = self._one(CrashPlan("as it is", self.config, printed=AS_COMPILED))
         if self._seen[0][1].symptom is None:
-            self._say("it did not die: nothing is run again")
+            self._say("it did not die, so nothing is run again")
             return first.exit_code
         for make in (self._serial, self._values, self._checks, self._sanitized):
             if self._is_over():
@@ -191,7 +191,7 @@ class CrashRuns:
         if not self.limits.with_sanitizer:
             return None
         if shutil.which(sanitizer.TOOL[0]) is None:
-            self._say(f"{sanitizer.TOOL[0]} is not installed: the program is not run under it")
+            self._say(f"{sanitizer.TOOL[0]} is not installed, so the program is not run under it")
             return None
         caching = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
         # It keeps the frames of each launch and their variables alive, which is not a leak of the program.

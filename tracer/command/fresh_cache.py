@@ -31,8 +31,8 @@ class CacheUse:
         made = ", ".join([*named, *([f"{rest:,} more"] if rest else [])])
         of_what = f", {sum(self.entries.values()):,} bytes ({made})" if made else ""
         files = f"{len(self.entries):,} file{'' if len(self.entries) == 1 else 's'}"
-        end = f"the program failed, so it is kept: {self.kept}" if self.kept else "it was removed"
-        return f"the fresh cache got {files}{of_what}; {end}"
+        end = f"the program failed, so the cache is kept: {self.kept}" if self.kept else "the cache was removed"
+        return f"the fresh cache received {files}{of_what}; {end}"
 
 
 class FreshCache:

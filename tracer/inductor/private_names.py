@@ -86,7 +86,9 @@ PRIVATE_NAMES = (
     PrivateName("torch.utils._config_module.ConfigModule", "2.11", None, RECORDING, ("_config", "_is_default")),
     PrivateName("torch._guards.CompileContext", "2.11", None, RECORDING, ("current_compile_id",)),
     PrivateName("torch._logging.structured.INTERN_TABLE", "2.11", None, RECORDING),
-    PrivateName("torch._inductor.compile_fx._compile_fx_inner", "2.11", None, "why compiles without an id failed"),
+    PrivateName(
+        "torch._inductor.compile_fx._compile_fx_inner", "2.11", None, "the reasons why compiles without an id failed"
+    ),
     PrivateName("torch.cuda._sleep", "2.11", None, "times of a CUDA device"),
     PrivateName("torch.utils._python_dispatch._disable_current_modes", "2.11", None, RECORDING),
     PrivateName("torch._C.DisableTorchFunction", "2.11", None, RECORDING),
@@ -103,10 +105,10 @@ PRIVATE_NAMES = (
     PrivateName("torch.fx._lazy_graph_module._LazyGraphModule", "2.11", None, "graphs of backends other than Inductor"),
     PrivateName("torch._C._cuda_getCurrentRawStream", "2.11", None, "the marks of a CUDA device in the launch ring"),
     PrivateName(
-        "torch._C._cuda_isCurrentStreamCapturing", "2.11", None, "quick answers about the capture of CUDA graphs"
+        "torch._C._cuda_isCurrentStreamCapturing", "2.11", None, "fast queries about the capture of CUDA graphs"
     ),
-    PrivateName("torch.Tensor._use_count", "2.13", None, "which inputs are expected to die"),
-    PrivateName("torch._C._storage_Use_Count", "2.13", None, "which inputs are expected to die"),
+    PrivateName("torch.Tensor._use_count", "2.13", None, "which inputs are expected to be freed"),
+    PrivateName("torch._C._storage_Use_Count", "2.13", None, "which inputs are expected to be freed"),
 )
 
 # The records of the logger `torch.__trace` have `metadata` and `payload` (2.11, 2.13, 2.14). The attributes

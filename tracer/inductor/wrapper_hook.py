@@ -40,7 +40,7 @@ from stepscope.tracer.wrapper.versions import follow
 if TYPE_CHECKING:
     from stepscope.tracer.config import TraceConfig
 
-COMPILED_UNSEEN = "the graph came from a cache, compiled without stepscope"
+COMPILED_UNSEEN = "the graph came from a cache and was compiled without stepscope"
 UNKNOWN_STATEMENTS = 20
 
 

@@ -44,7 +44,7 @@ def _refuse_others():  # type: () -> None
         raise ImportError("the package stepscope is not installed, only its entry point")
     folders = found.submodule_search_locations or ()
     if not any(os.path.isfile(os.path.join(folder, "tracer", "autostart.py")) for folder in folders):
-        raise ImportError("the name stepscope is taken by " + str(found.origin or list(folders)))
+        raise ImportError("the name stepscope is used by " + str(found.origin or list(folders)))
 
 
 def _warn(error):  # type: (BaseException) -> None

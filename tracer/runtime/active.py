@@ -41,7 +41,7 @@ def current() -> Recording | None:
 def what_runs() -> str:
     """Describe why another recorder cannot attach now."""
     recorder = _active
-    return f"{recorder.config.directory} is being recorded" if recorder else "another recording has just begun"
+    return f"{recorder.config.directory} is being recorded" if recorder else "another recording has just started"
 
 
 def take(recorder: Recording) -> bool:

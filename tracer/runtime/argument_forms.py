@@ -14,7 +14,7 @@ from stepscope.tracer.schema.launches import SameTensors, TensorMeta, Tensors
 MOST_FORMS = 256
 """Maximum number of forms per launch site; a service with dynamic shapes may have a new one with each request."""
 
-TOO_MANY = f"its arguments have had {MOST_FORMS} different sizes; further ones are not written down"
+TOO_MANY = f"its arguments have had {MOST_FORMS} different sizes; further ones are not recorded"
 
 Place = tuple[int, int]
 """(site, index of the first argument); inputs are described before the launch, bound outputs after it."""

@@ -195,7 +195,7 @@ class GraphHooks:
     def _say_replays(self) -> None:
         if not self._has_told_replays:
             self._has_told_replays = True
-            why = "it was recorded into a CUDA graph whose recording was not seen to begin"
+            why = "it was captured in a CUDA graph, and the start of the capture was not seen"
             self.sink.skipped(Skipped("launches of CUDA graph replays", why, self._graph))
 
     def end(self, call: GraphCall) -> None:

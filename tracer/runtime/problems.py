@@ -52,7 +52,7 @@ class Problems:
                 self._write(Skipped(where, f"{DEVICE_FAILED}: {failure}"))
                 return
             text = f"{type(error).__name__}: {error}"
-            self.say(f"the recorder's {where} hook failed ({text}); the program goes on")
+            self.say(f"the recorder's {where} hook failed ({text}); the program continues")
             self._write(Failure(where, text, count))
 
     def say(self, text: str) -> None:

@@ -74,7 +74,7 @@ def uncaught_exception() -> UncaughtException | None:
     try:
         text = str(error)
     except Exception as broken:  # raised by the program's own class
-        text = f"(its text cannot be had: {type(broken).__name__})"
+        text = f"(its text is unavailable: {type(broken).__name__})"
     cause = shim_errors.cause_of(text)
     if cause is not None:
         text = f"{text[:MOST_CALL]}\n{CALL_RAISED}{cause}"

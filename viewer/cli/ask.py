@@ -28,9 +28,9 @@ from stepscope.viewer.text.byte_sizes import bytes_of
 @click.option(
     "--fail-on",
     metavar="KINDS",
-    help="Fail on findings of these kinds, given with commas. [default: all that are warnings or critical]",
+    help="Fail on findings of these kinds, separated by commas. [default: all warnings and critical findings]",
 )
-@click.option("--strict", is_flag=True, help="Fail also if a log is damaged or holds records of unknown kinds.")
+@click.option("--strict", is_flag=True, help="Also fail if a log is damaged or contains records of unknown kinds.")
 @latest_option
 def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> None:
     """Exit with 1 if the trace has findings that matter. This is for CI."""
@@ -61,13 +61,11 @@ def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> 
 
 @click.command(cls=ReadingCommand)
 @words("TRACE... TEXT", "The trace, and then the text to look for.", "trace_and_text")
-@click.option("--regex", is_flag=True, help="Take TEXT for a regular expression (RE2).")
-@click.option("--case", is_flag=True, help="Tell upper from lower case.")
-@click.option("--kind", metavar="NAME", help="Look only at records of this event, or of this artifact name.")
-@click.option("--compile-id", metavar="ID", help="Look only at records of this compile, such as 0/0.")
-@click.option(
-    "--limit", type=COUNT, metavar="N", default=1000, show_default=True, help="Show at most this number of lines."
-)
+@click.option("--regex", is_flag=True, help="Treat TEXT as a regular expression (RE2).")
+@click.option("--case", is_flag=True, help="Match upper and lower case.")
+@click.option("--kind", metavar="NAME", help="Search only records of this event or artifact name.")
+@click.option("--compile-id", metavar="ID", help="Search only records of this compile, such as 0/0.")
+@click.option("--limit", type=COUNT, metavar="N", default=1000, show_default=True, help="Show at most this many lines.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON for programs.")
 def search(
     trace_and_text: list[str],
@@ -87,7 +85,7 @@ def search(
 
     *trace, text = trace_and_text
     if not trace or not text:
-        raise StepscopeError("Name the trace and a text: stepscope search TRACE TEXT")
+        raise StepscopeError("Give a trace and a text: stepscope search TRACE TEXT")
     with open_trace(trace) as opened:
         piece = look(
             opened, text, regex=regex, case=case, kind=kind, compile_id=compile_id, limit=limit, seconds=float("inf")
@@ -100,14 +98,14 @@ def search(
     if piece.next_offset is not None:
         note(f"stepscope: only the first {limit:,} lines are shown; --limit shows more")
     elif not piece.hits:
-        note("stepscope: no line holds this text")
+        note("stepscope: no line contains this text")
 
 
 @click.command(cls=ReadingCommand)
 @words("TRACE... STATEMENT", "The trace, and then a statement in DuckDB's SQL.", "trace_and_statement")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON for programs: the columns, and each row as a list.")
 @click.option(
-    "--limit", type=COUNT, metavar="N", default=100_000, show_default=True, help="Show at most this number of rows."
+    "--limit", type=COUNT, metavar="N", default=100_000, show_default=True, help="Show at most this many rows."
 )
 @click.option(
     "--max-seconds",
@@ -130,7 +128,7 @@ def search(
     metavar="BYTES",
     default="100M",
     show_default=True,
-    help="Show at most this number of bytes, all cells together.",
+    help="Show at most this many bytes in all cells together.",
 )
 def sql(
     trace_and_statement: list[str], as_json: bool, limit: int, max_seconds: float, max_memory: str, max_bytes: str
@@ -147,7 +145,7 @@ def sql(
     memory, most = _size("--max-memory", max_memory), _size("--max-bytes", max_bytes)
     *trace, statement = trace_and_statement
     if not trace:
-        raise StepscopeError("Name the trace and a statement: stepscope sql TRACE 'select ...'")
+        raise StepscopeError("Give a trace and a statement: stepscope sql TRACE 'select ...'")
     with open_trace(trace) as opened:
         answer = ask(
             opened, statement, limit, max_seconds, memory_bytes=memory, answer_bytes=most, cell_characters=most
@@ -181,7 +179,7 @@ def _size(option: str, text: str) -> int:
     "trace_and_id",
 )
 @click.option("--out", "-o", type=PATH, metavar="FILE", help="Copy the .pt file to this file.")
-@click.option("--force", is_flag=True, help="Write over a file that exists.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def tensor(trace_and_id: list[str], out: Path | None, force: bool) -> None:
     """List the tensors that --level save wrote, describe one, or copy its file for torch.load."""
     from stepscope.viewer.store.open import open_trace

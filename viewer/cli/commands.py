@@ -83,7 +83,7 @@ trace_argument = words(
 latest_option = click.option(
     "--latest",
     is_flag=True,
-    help="Read only the log of a folder that was written last. A folder keeps the logs of older runs.",
+    help="Read only the newest log of a folder. A folder keeps the logs of older runs.",
 )
 
 

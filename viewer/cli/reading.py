@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 )
 @latest_option
 @click.option(
-    "--follow", is_flag=True, help="Follow logs that still grow, or do not exist yet: the pages say what is new."
+    "--follow", is_flag=True, help="Follow logs that still grow or do not exist yet; the pages report new records."
 )
 def serve(trace: list[str], port: int, latest: bool, follow: bool) -> None:
     """Browse a trace on 127.0.0.1."""
@@ -99,7 +99,7 @@ def summary(trace: list[str], as_json: bool, latest: bool) -> None:
 @click.option(
     "--redact",
     is_flag=True,
-    help="Show only names that PyTorch and stepscope give; a placeholder stands for every other text.",
+    help="Show only names that come from PyTorch and stepscope; replace every other text by a placeholder.",
 )
 @click.option("--note", "text", metavar="TEXT", help="Put this text on the first page.")
 @latest_option
@@ -179,11 +179,10 @@ def export(trace: list[str], to: str, table: str, record: int | None, part: str 
 @click.option(
     "--scheduler", metavar="ADDRESS", help="Let the workers of this scheduler of dask.distributed read the logs."
 )
-@click.option(
-    "--workers", type=COUNT, metavar="N", help="Read with this number of processes. [default: one for each core]"
-)
+@click.option("--workers", type=COUNT, metavar="N", help="Read with this many processes. [default: one for each core]")
 def ingest(folder: str, to: str, scheduler: str | None, workers: int | None) -> None:
-    """Read the logs of many ranks with many workers. The same command goes on where it stopped. A STORE is a TRACE."""
+    """Read the logs of many ranks with many workers. The same command continues where it stopped. A STORE is a
+    TRACE."""
     from stepscope.viewer.store.distributed_ingest.command import ingest as ingest_logs
 
     ingest_logs(folder, to, scheduler, workers, say=click.echo)

@@ -49,30 +49,30 @@ FOLDER = click.option(
     "--kernels",
     metavar="GLOBS",
     default="",
-    help="values, save: read only kernels with such names; commas stand between globs.",
+    help="values, save: read only kernels whose names match; separate globs with commas.",
 )
 @click.option(
     "--args",
     metavar="GLOBS",
     default="",
-    help="values, save: read only arguments with such names; commas stand between globs.",
+    help="values, save: read only arguments whose names match; separate globs with commas.",
 )
 @click.option(
     "--steps",
     metavar="FIRST:STOP",
-    help="values, save: read only these steps. 3:5 is 3 and 4, as in Python; 3: is 3 and all later; 3 is that one.",
+    help="values, save: read only these steps. 3:5 is 3 and 4, as in Python; 3: is 3 and all later ones; 3 is step 3.",
 )
 @click.option(
     "--every",
     metavar="N",
     default="1",
     show_default=True,
-    help="values, save: read only every N-th step, from the first of --steps on.",
+    help="values, save: read only every N-th step, starting with the first of --steps.",
 )
 @click.option(
     "--max-bytes-per-tensor",
     metavar="BYTES",
-    help="Read only a strided sample of a larger tensor, and mark it as one. 4M, 64MiB, 1GB, or a number of "
+    help="Read only a strided sample of larger tensors, and mark it as a sample. 4M, 64MiB, 1GB, or a number of "
     "bytes; k, M, G are powers of 1000, Ki, Mi, Gi of 1024.",
 )
 @click.option(
@@ -80,7 +80,7 @@ FOLDER = click.option(
     metavar="N",
     default="0",
     show_default=True,
-    help="values, save: keep all elements of tensors that have at most this number of them, at most 1024.",
+    help="values, save: keep all elements of tensors with at most this many elements (1024 at most).",
 )
 @click.option(
     "--verify-before", is_flag=True, help="Read tensors again before each launch, to find writes that no launch made."
@@ -90,7 +90,7 @@ FOLDER = click.option(
     metavar="BYTES",
     default="1GB",
     show_default=True,
-    help="save: let one process write at most this number of bytes of .pt files.",
+    help="save: limit the .pt files of each process to this number of bytes.",
 )
 @click.option(
     "--lifetimes",
@@ -98,23 +98,24 @@ FOLDER = click.option(
     default="log",
     show_default=True,
     shell_complete=one_of("log", "assert", "off"),
-    help="Follow births and deaths of the tensors' storages: log, assert or off.",
+    help="Track allocations and frees of the tensors' storages: log, assert or off.",
 )
 @click.option(
     "--lifetimes-every",
     metavar="N",
-    help="Follow births and deaths in the first 8 calls of a graph, then in every N-th step. [default: every "
+    help="Track them in the first 8 calls of a graph, then in every N-th step. [default: every "
     "step, or every 16th without a C++ compiler]",
 )
 @click.option(
-    "--assert-lifetimes", is_flag=True, help="Raise an error in the program where a storage does not live as expected."
+    "--assert-lifetimes",
+    is_flag=True,
+    help="Raise an error in the program where the lifetime of a storage differs from the expected one.",
 )
 @click.option("--check-recompute", is_flag=True, help="Check the memory figures of Inductor's reordering at each swap.")
 @click.option(
     "--fresh-cache",
     is_flag=True,
-    help="Compile into an empty cache, and say what was made in it. It is removed afterwards, but kept where the "
-    "program failed.",
+    help="Compile into an empty cache, and report its new files. It is removed afterwards, unless the program failed.",
 )
 @click.option(
     "--provenance/--no-provenance",
@@ -141,7 +142,7 @@ FOLDER = click.option(
     metavar="N",
     default=MAX_RUNS,
     show_default=True,
-    help="crash: run the program at most this number of times, the first run included.",
+    help="crash: run the program at most this many times, including the first run.",
 )
 @click.option(
     "--timeout",
@@ -171,7 +172,7 @@ def run(
 ) -> None:
     """Run a program and record it, as in: stepscope run -- python train.py --lr 1e-3"""
     if aoti and aoti not in AOTI_LEVELS:
-        raise StepscopeError(f"--aoti is {aoti!r}; it can be {', '.join(AOTI_LEVELS[:-1])} or save.")
+        raise StepscopeError(f"--aoti is {aoti!r}; it must be {', '.join(AOTI_LEVELS[:-1])} or save.")
     if not crash and (max_runs != MAX_RUNS or timeout is not None or sanitizer):
         raise StepscopeError("--max-runs, --timeout and --sanitizer are for --crash: without it nothing is run again.")
     settings |= {"level": level, "save_quota_bytes": save_quota}
@@ -193,8 +194,8 @@ def run(
         note(f"stepscope: read it with: stepscope summary {trace}   or: stepscope serve {trace}")
     elif level != "off":
         note(
-            "stepscope: no log was written: nothing was compiled, or the program's Python has no stepscope installed, "
-            "or TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps it from starting"
+            "stepscope: no log was written: nothing was compiled, stepscope is not installed for the program's Python, "
+            "or TORCH_DEVICE_BACKEND_AUTOLOAD=0 prevents its start"
         )
     sys.exit(result.exit_code)
 
@@ -202,14 +203,14 @@ def run(
 @click.command(cls=Command)
 @click.argument(
     "text", cls=ToldArgument, metavar="LOG.txt", type=click.Path(readable=False),
-    explanation="What a program printed; - is standard input.",
+    explanation="The text that a program printed; - is standard input.",
 )  # fmt: skip
 @FOLDER
 @click.option(
     "--profile",
     type=PATH,
     metavar="TRACE.json",
-    help="Take durations, by name and order, from a trace of PyTorch's profiler of the same run.",
+    help="Take durations from a trace by PyTorch's profiler of the same run, matched by name and order.",
 )
 def import_aoti(text: str, out: Path, profile: Path | None) -> None:
     """Make a trace of what PyTorch's C++ debug printer printed for AOTInductor or cpp_wrapper."""
@@ -229,7 +230,7 @@ def import_aoti(text: str, out: Path, profile: Path | None) -> None:
     help="Write the trace and the report to this folder.",
 )  # fmt: skip
 def demo(out: Path) -> None:
-    """Record a small training run that overflows in fp16, print the summary, write the report."""
+    """Record a small training run that overflows in fp16, print the summary, and write the report."""
     from importlib.util import find_spec
 
     from stepscope.viewer.cli.reading import write_report

@@ -17,8 +17,8 @@ from stepscope.viewer.errors import StepscopeError
     "--launch",
     type=NUMBER,
     metavar="N",
-    help="Take this launch, as addresses of pages and `summary --json` number it, or with --step the N-th of that "
-    "step. [default: the launch of the worst finding]",
+    help="Take the launch with this number, as in page addresses and `summary --json`, or with --step the N-th of "
+    "that step. [default: the launch of the worst finding]",
 )
 @click.option("--step", type=NUMBER, metavar="STEP", help="Count the launches in this step, from 1.")
 @click.option("--rank", type=NUMBER, metavar="RANK", help="Take the step of this rank, if several logs have it.")
@@ -28,9 +28,9 @@ from stepscope.viewer.errors import StepscopeError
     metavar="BYTES",
     default=1 << 20,
     show_default=True,
-    help="Put at most this number of bytes of saved tensors into the script; others lie beside it.",
+    help="Embed at most this many bytes of saved tensors in the script; other tensors are written beside it.",
 )
-@click.option("--force", is_flag=True, help="Write over files that exist.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 def repro(
     trace: list[str],
     out: Path,
@@ -60,7 +60,7 @@ def repro(
         written = write_reproducer(opened, number, out, embed_bytes=embed_bytes, force=force)
     click.echo(f"{written.path}: {written.kernel}, {written.where}")
     for path in written.files:
-        click.echo(f"{path}: a saved tensor; it belongs beside the script")
+        click.echo(f"{path}: a saved tensor; keep it beside the script")
     for text in written.made_up:
         click.echo(f"made up: {text}")
     click.echo(f"It runs code from the log: read it first. Then: python {written.path}   or with --bench")

@@ -34,7 +34,7 @@ def chosen_compile(trace: Trace, request: Request) -> CompileDetail:
         graphs = graphs_of_compile(trace, log, compile_id)
         if graphs:  # the graph was compiled before the log began, or the compile's records are damaged
             raise Elsewhere(f"/graphs/{graphs[0].graph}")
-        raise NotThere(f"Log {log} of this trace holds no compile {compile_id}.")
+        raise NotThere(f"Log {log} of this trace contains no compile {compile_id}.")
     return detail
 
 

@@ -37,7 +37,7 @@ FORMATS = (
         "memory_snapshot",
         "memory_snapshot.pickle",
         "storages",
-        "births and deaths of storages for pytorch.org/memory_viz",
+        "allocations and frees of storages for pytorch.org/memory_viz",
         needs_file=True,
     ),
     Format(

@@ -12,7 +12,7 @@ CONTENT_TYPES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 def table(trace: Trace, request: Request) -> File:
     name, form = request.path["table"], request.path["form"]
     if name not in tables(trace) or form not in CONTENT_TYPES:
-        raise NotThere("This trace holds no such table; /tables lists them.")
+        raise NotThere("This trace contains no such table; /tables lists them.")
     content, _ = table_file(trace, name, "csv" if form == "csv" else "parquet")
     return File(content, CONTENT_TYPES[form], f"{name}.{form}")
 

@@ -32,6 +32,6 @@ def _range(part: str, size: int) -> slice:
         raise StepscopeError(f"--bytes {part} lies outside of the payload, which has {size:,} bytes.") from None
     if found is None:
         raise StepscopeError(
-            f"--bytes {part} is no range: 0-99 is the first 100 bytes, 100- the rest, -50 the last 50."
+            f"--bytes {part} is not a range: 0-99 is the first 100 bytes, 100- the rest, -50 the last 50."
         )
     return found

@@ -50,4 +50,4 @@ def _refuse(trace: Trace, form: Format, path: Path) -> None:
             raise StepscopeError("Bytes are not shown in a terminal as they are: name a file with -o, or pipe them.")
         return
     if any(path.resolve() == file.resolve() for file in trace.own_files):
-        raise StepscopeError(f"-o {path} is a file of the trace itself: name another one.")
+        raise StepscopeError(f"-o {path} is a file of the trace: give another name.")

@@ -100,8 +100,8 @@ def _gap(kind: str, error: Exception) -> Finding:
     return Finding(
         kind="not_recorded",
         severity="warning",
-        title=f"Findings of the kind {kind} were not looked for ({why})",
-        rule="Something in a log kept this kind of finding from being looked for. All other kinds were looked for.",
+        title=f"Findings of the kind {kind} could not be determined ({why})",
+        rule="The search for this kind of finding failed on this trace. All other kinds were searched for.",
         evidence={"kind": kind, "why": why},
         page="/problems#not-recorded",
     )

@@ -43,7 +43,7 @@ def graph_page(trace: Trace, request: Request) -> GraphPage:
     graph = request.id("graph")
     detail = graph_detail(trace, graph)
     if detail is None:
-        raise NotThere(f"This trace holds no graph {graph}.")
+        raise NotThere(f"This trace contains no graph {graph}.")
     missing = [row for row in not_recorded(trace) if row.graph == graph]
     return GraphPage(detail, missing, request.number("site"))
 

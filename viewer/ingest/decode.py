@@ -79,7 +79,7 @@ def _scalar(kind: type) -> Check:
 def _int(bounds: range) -> Check:
     def check(value: Any, path: str) -> Any:
         if type(value) is not int or value not in bounds:
-            raise BadPayload(f"{path} is not an integer that can be")
+            raise BadPayload(f"{path} is not a valid integer")
         return value
 
     return check
@@ -102,7 +102,7 @@ def _ints(bounds: range) -> Check:
         except (TypeError, OverflowError):
             pass
         if value != []:
-            raise BadPayload(f"{path} is not a list of integers that can be")
+            raise BadPayload(f"{path} is not a list of valid integers")
         return value
 
     return check

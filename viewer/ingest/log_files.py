@@ -63,7 +63,9 @@ def find_log_files(address: str) -> list[LogFile]:
     except OSError as error:
         raise StepscopeError(f"{address} cannot be listed: {error}.") from None
     if not logs:
-        raise StepscopeError(f"The folder {address} holds no log: record one with `stepscope run` or with TORCH_TRACE.")
+        raise StepscopeError(
+            f"The folder {address} contains no log: record one with `stepscope run` or with TORCH_TRACE."
+        )
     return [_log_file(fs, info) for info in sorted(logs, key=lambda info: PurePosixPath(info["name"]))]
 
 
@@ -117,7 +119,7 @@ def change_of(log: LogFile) -> str | None:
         found = _log_file(fs, fs.info(path))
         if (found.size_bytes, found.modified) != (log.size_bytes, log.modified):
             return "it has changed since"
-        return None if log.size_bytes == 0 or has_record(head_of(log.address)) else "it is no log"
+        return None if log.size_bytes == 0 or has_record(head_of(log.address)) else "it is not a log"
     except OSError as error:
         return reason_of(error)
     except StepscopeError as error:

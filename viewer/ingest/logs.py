@@ -92,7 +92,7 @@ def _read_logs(
         with log.damage.contained("compiles"):
             log.torch.finish(_inherited(log, logs, relatives))
         log.runtime.finish(log.torch.output_codes, log.torch.callers, log.torch.compiling())
-        with log.damage.contained("what ranks are compared by"):
+        with log.damage.contained("the data by which ranks are compared"):
             log.ranks.finish()
         _add_log(rows, log)
     for event, count in unknown.most_common(MOST_UNKNOWN):
@@ -123,7 +123,7 @@ def _read_log(number: int, source: Source, rows: IndexRows, unknown: Counter[str
         damage.add("newer_format", error.reason)
     log.has_records = len(columns) > 0
     if runtime.run.is_ours and not runtime.run.is_whole and log.newer is None:
-        damage.add("no_run_record", "what ran, when, and with which settings it was recorded is not known")
+        damage.add("no_run_record", "the program, the time and the recording settings are unknown")
     columns.rename(rows.new_id("records", 0), torch.ids.since)
     columns.assign(rows.new_id("records", 0), runtime.compiles_of_records(torch.compiles))
     columns.finish(rows, number, at_once)

@@ -69,7 +69,7 @@ def trace_names(trace: TracePath) -> list[str]:
     """Return the names in `trace` without repetitions. Raises StepscopeError if there are none."""
     names = [trace] if isinstance(trace, (str, os.PathLike)) else list(trace)
     if not names:
-        raise StepscopeError("No log was named: give a log, a folder of logs, or - for stdin.")
+        raise StepscopeError("No log was given: give a log, a folder of logs, or - for stdin.")
     return list(dict.fromkeys(os.fspath(name) for name in names))
 
 
@@ -119,7 +119,7 @@ def _in_folder(folder: Path, name: str) -> Iterator[Source]:
     if not paths:
         raise StepscopeError(
             _others_in(folder, name)
-            or f"The folder {name} holds no log: record one with `stepscope run` or with TORCH_TRACE={name}."
+            or f"The folder {name} contains no log: record one with `stepscope run` or with TORCH_TRACE={name}."
         )
     *first, last = (source for path in paths[:MOST_LOGS] for source in _source(path))
     yield from first
@@ -135,7 +135,7 @@ def _only_log(path: Path) -> Source:
     if source.problems and source.problems[0][0] == "not_read":
         raise StepscopeError(f"{path} cannot be read ({source.problems[0][1]}): check the file and its permissions.")
     if source.size == 0 and source.problems:
-        raise StepscopeError(f"{path} holds nothing that can be read: {source.problems[0][1]}.")
+        raise StepscopeError(f"{path} contains nothing that can be read: {source.problems[0][1]}.")
     if source.size == 0:
         raise StepscopeError(f"{path} is empty: did the recorded program compile anything?")
     if not _has_record(source.data_path, whole=True):
@@ -151,14 +151,14 @@ def _others_in(folder: Path, name: str) -> str | None:
         except (*PACKED_ERRORS, OSError):
             continue
         if known.startswith("it is "):
-            return f"The folder {name} holds no log; {path.name} is {known.removeprefix('it is ')}."
+            return f"The folder {name} contains no log; {path.name} is {known.removeprefix('it is ')}."
     return None
 
 
 def _what(path: Path, name: str) -> str:
     with _open(path) as file:
         known = what_it_is(file.read(_HEAD_BYTES), name)
-    return f"it is {known}" if known else "it holds no record of stepscope or TORCH_TRACE"
+    return f"it is {known}" if known else "it contains no record of stepscope or TORCH_TRACE"
 
 
 def _logs_in(folder: Path) -> Iterator[Path]:
@@ -217,7 +217,7 @@ def _as_written(source: Source, stat: os.stat_result) -> Source:
 def keep_stdin() -> Source:
     """Copy the log on standard input to the cache folder. Raises StepscopeError if there is none."""
     if sys.stdin is None or sys.stdin.isatty():
-        raise StepscopeError("Nothing comes on standard input: pipe a log into it, e.g. `ssh host cat LOG | ...`.")
+        raise StepscopeError("Standard input contains no log: pipe a log into it, e.g. `ssh host cat LOG | ...`.")
     return _from_pipe(Path("<stdin>"), sys.stdin.buffer, "Standard input")
 
 
@@ -231,5 +231,5 @@ def _from_pipe(path: Path, pipe: BinaryIO, name: str) -> Source:
     source = _as_written(Source(path, plain_copy, stat.st_size, stat.st_mtime_ns, problems), stat)
     if source.size == 0 or not _has_record(source.data_path, whole=True):
         plain_copy.unlink()
-        raise StepscopeError(f"{name} holds no log: it has no record of stepscope or TORCH_TRACE.")
+        raise StepscopeError(f"{name} contains no log: it has no record of stepscope or TORCH_TRACE.")
     return source

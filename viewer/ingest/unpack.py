@@ -46,7 +46,7 @@ def cache_dir() -> Path:
                 return folder
         except (OSError, RuntimeError):  # the user has no home
             continue
-    raise StepscopeError("No folder to keep an index in: set XDG_CACHE_HOME to a folder you can write to.")
+    raise StepscopeError("There is no folder for the index: set XDG_CACHE_HOME to a folder that you can write to.")
 
 
 def _user_caches() -> Path:

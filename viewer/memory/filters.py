@@ -172,8 +172,8 @@ def mismatch_place(row: LifetimeMismatchRow, side: str) -> str:
     kernel = row.expected_kernel if side == "expected" else row.actual_kernel
     if position is None:
         if row.kind.endswith("death"):
-            return "to outlive the call" if side == "expected" else "still alive after the call"
-        return "not to exist" if side == "expected" else "never"
+            return "alive after the call" if side == "expected" else "still alive after the call"
+        return "not allocated" if side == "expected" else "never allocated"
     names = " · ".join(name for name in (snode, kernel) if name)
     return f"{names or 'the end'} (position {position})"
 

@@ -124,7 +124,7 @@ def _graphs(trace: Trace, graph: int) -> tuple[GraphRow, list[GraphRow]]:
     rows = list_graphs(trace)
     found = next((row for row in rows if row.graph == graph), None)
     if found is None:
-        raise NotThere(f"This trace holds no graph {graph}.")
+        raise NotThere(f"This trace contains no graph {graph}.")
     return found, rows
 
 
@@ -193,18 +193,14 @@ def _comparison(trace: Trace, graph: int, call: int | None, against: str) -> Mem
 def missing(trace: Trace, graph: GraphRow, memory: GraphMemory | None) -> list[str]:
     """Return sentences about what the page cannot show and why, as far as the log says."""
     rows = [row for row in not_recorded(trace) if row.graph in (None, graph.graph) and row.log in (None, graph.log)]
-    found = [_sentence(row) for row in rows if row.graph is not None or _is_about_memory(row)]
+    found = [f"{row.what}: {row.why}" for row in rows if row.graph is not None or _is_about_memory(row)]
     if memory is None or memory.nodes is None:
-        found.append(f"The schedule: {_why_no_schedule(graph)}")
+        found.append(f"the schedule: {_why_no_schedule(graph)}")
     if memory is None or memory.call is None:
-        found.append(f"Measured bytes: {_why_not_measured(graph, has_lifetimes(trace))}")
+        found.append(f"measured bytes: {_why_not_measured(graph, has_lifetimes(trace))}")
     elif memory.positions is not None and not memory.positions.allocator_position:
-        found.append("The allocator's own figures: only the allocator of a CUDA device is asked for them.")
+        found.append("the allocator's own figures: they are recorded only on CUDA devices.")
     return found
-
-
-def _sentence(row: NotRecorded) -> str:
-    return f"{row.what[:1].upper()}{row.what[1:]}: {row.why}"
 
 
 def _is_about_memory(row: NotRecorded) -> bool:
@@ -213,9 +209,9 @@ def _is_about_memory(row: NotRecorded) -> bool:
 
 def _why_no_schedule(graph: GraphRow) -> str:
     if graph.cached:
-        return "the graph came from a cache: the scheduler did not run, and no sidecar of the recorder lay beside it."
+        return "the graph came from a cache, so the scheduler did not run, and the recorder's sidecar file is missing."
     if graph.launch_sites is None:
-        return graph.not_recorded or "only a log that stepscope recorded holds it."
+        return graph.not_recorded or "only logs recorded by stepscope contain it."
     return "the log has no record of it."
 
 
@@ -223,8 +219,8 @@ def _why_not_measured(graph: GraphRow, followed: bool) -> str:
     if graph.not_recorded:
         return graph.not_recorded
     if not followed:
-        return "storages were not followed in this run (lifetimes are off, or PyTorch alone wrote the log)."
-    return "no call of this graph was seen." if not graph.calls else "no call of this graph was followed."
+        return "storages were not tracked in this run (lifetimes are off, or PyTorch wrote the log without stepscope)."
+    return "no call of this graph was seen." if not graph.calls else "no call of this graph was tracked."
 
 
 ASKED = (

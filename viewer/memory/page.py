@@ -70,8 +70,8 @@ def memory_page(trace: Trace, request: Request) -> MemoryOverviewPage:
 
 def _why_nothing(trace: Trace) -> str:
     if all(run.writer != "stepscope" for run in list_runs(trace)):
-        return "PyTorch alone wrote this log, so it holds neither schedules nor lifetimes of storages."
-    return "The log holds no memory records of a compiled graph, or the recording of lifetimes was switched off."
+        return "PyTorch wrote this log without stepscope, so it contains neither schedules nor lifetimes of storages."
+    return "The log contains no memory records of a compiled graph, or the recording of lifetimes was disabled."
 
 
 def run_curve_page(trace: Trace, request: Request) -> RunCurve | None:
@@ -101,7 +101,7 @@ def recompute_page(trace: Trace, request: Request) -> RecomputePage:
     asked = request.id("recompute")
     detail = recompute_detail(trace, asked)
     if detail is None:
-        raise NotThere(f"This trace holds no recompute mismatch {asked}.")
+        raise NotThere(f"This trace contains no recompute mismatch {asked}.")
     known = [row.recompute for row in recompute_mismatches(trace)]
     place = known.index(asked)
     return RecomputePage(
@@ -128,7 +128,7 @@ def recompute_verdict(row: RecomputeRow) -> str:
         return f"Not explained: the recomputed peak of {after} is {over:,} B over the allowed {allowed}."
     return (
         f"Not explained by the budget: the peak of {after} is within the allowed {allowed}, "
-        "but figures that the pass carried along are wrong."
+        "but the figures that the pass updated are wrong."
     )
 
 

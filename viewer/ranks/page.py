@@ -78,7 +78,7 @@ def _sides(found: Ranks, aspect: Aspect, left: int | None, right: int | None) ->
     right = next((log for log in reversed(usual[:2]) if log != left), left) if right is None else right
     for log in (left, right):
         if log not in rows:
-            raise NotThere(f"This trace holds no log {log}.")
+            raise NotThere(f"This trace contains no log {log}.")
     return rows[left], rows[right]
 
 

@@ -59,7 +59,7 @@ def record_page(trace: Trace, request: Request) -> RecordShown:
     record = request.id("record")
     detail, view = record_detail(trace, record), record_view(trace, record)
     if detail is None or view is None:
-        raise NotThere(f"This trace holds no record {record}.")
+        raise NotThere(f"This trace contains no record {record}.")
     line = request.optional_id("line")
     first = max(1, (line or 1) - LINES_AROUND)
     lines = [] if line is None else payload_lines(trace, record, first, line + LINES_AROUND)
@@ -73,7 +73,7 @@ def raw_payload(trace: Trace, request: Request) -> File:
     record = request.id("record")
     payload = trace.whole_payload(record)
     if not payload and payload_size(trace, record)[0] is None:
-        raise NotThere(f"This trace holds no payload of a record {record}.")
+        raise NotThere(f"This trace contains no payload of a record {record}.")
     name, headers, size = f"record_{record}.txt", {"accept-ranges": "bytes"}, len(payload)
     try:
         part = byte_range(request.byte_range, size) if request.byte_range else None

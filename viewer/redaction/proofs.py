@@ -272,7 +272,7 @@ _CONTENT = re.compile(
     rf"(?:\[\d+\])?(?: \((?:real|imaginary|data|scale|values|indices)\))? (?:"
     rf"{_BAD}(?:, {_BAD}){{0,2}}(?:, first at (?:\[[\d, ]*\]|\d+))?(?:; else largest {_LIMIT})?"
     rf"|finite(?: in {_OF})?(?:, {_COUNT} of {_OF} zero)?(?:, largest {_LIMIT.replace('<dtype>', '<dtype_2>')})?"
-    r"|is empty|not read|uninitialised: nobody wrote it)"
+    r"|is empty|not read|uninitialised: never written)"
 )
 
 

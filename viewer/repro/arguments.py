@@ -104,7 +104,9 @@ class _Gatherer:
             if extent:
                 self._fill(spec, row, tensor["item"], name)
         elif row.held == "written":
-            self._say(f"{name}: zeros where the launch does not overwrite it; what stood there was not kept")
+            self._say(
+                f"{name}: zeros where the launch does not overwrite it, because its earlier content was not recorded"
+            )
         return spec
 
     def _storage(self, row: ArgumentRow, tensor: dict[str, Any], name: str, extent: int) -> int:
@@ -126,10 +128,12 @@ class _Gatherer:
         """Set the source of the values that are read: a saved tensor, statistics, or neither."""
         if row.held == "uninitialised" and row.role == "in":
             self.result.storages[spec["storage"]]["uninitialised"] = True
-            self._say(f"{name} is read before anybody wrote it: all bits are set, NaN in floating point", exact=False)
+            self._say(
+                f"{name} is read but was never written: all bits are set, which is NaN in floating point", exact=False
+            )
             return
         if row.held == "uninitialised":
-            self._say(f"{name}: zeros; nobody had written it before the launch")
+            self._say(f"{name}: zeros, because no launch had written it before")
             return
         before = _before(self._detail, row.argument, item)
         places = [(self._detail.launch, self._detail.site.site, row.argument, item, "before")]
@@ -151,7 +155,7 @@ class _Gatherer:
             spec["free"] = True
             floats = spec["dtype"].startswith(("float", "bfloat", "complex"))
             what = "standard normal values" if floats else "zeros"
-            self._say(f"{name}: {what}, for the log has no statistics of it", exact=False)
+            self._say(f"{name}: {what}, because the log has no statistics of it", exact=False)
 
     def _say(self, text: str, exact: bool = True) -> None:
         self.result.made_up.append(text)
@@ -202,13 +206,13 @@ def _checked(name: str, tensor: dict[str, Any]) -> tuple[int, int]:
         raise StepscopeError(f"{name} was {what}, which cannot be written into a script.")
     numbers = [*size, *stride, offset]
     if not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
-        raise StepscopeError(f"{name} has a size or stride in the log that no tensor has.")
+        raise StepscopeError(f"{name} has an invalid size or stride in the log.")
     bits = 8 if dtype == "bool" else int(_BITS.match(dtype)[1])  # type: ignore[index]
     item_bytes = max(bits // 8, 1)
     last = sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     extent = (offset + last + 1) * item_bytes if _numel(size) else 0
     if max(extent, tensor["storage_bytes"] or 0) > _MOST_BYTES:
-        raise StepscopeError(f"{name} has a size in the log that no machine holds.")
+        raise StepscopeError(f"{name} has a size in the log that exceeds any memory.")
     return item_bytes, extent
 
 

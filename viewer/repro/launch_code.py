@@ -64,7 +64,7 @@ def parse(code: str) -> ast.Module:
     """Return the wrapper's syntax. Raises StepscopeError if it is not Python."""
     tree = parsed(code)
     if tree is None:
-        raise StepscopeError("The generated code in the log is no Python that can be read.")
+        raise StepscopeError("The generated code in the log is not valid Python.")
     return tree
 
 

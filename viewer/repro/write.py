@@ -36,9 +36,9 @@ from stepscope.viewer.values.queries.saved_files import copy_tensor, read_tensor
 
 _RANDOM = re.compile(r"rand|bernoulli|dropout|normal|multinomial|poisson|exponential|uniform")
 _KINDS_WITHOUT_A_KERNEL = {
-    "unknown": "is a statement whose form is not known: there is no kernel to run alone",
-    "subgraph": "calls a part of the graph: take a launch inside of it",
-    "collective": "is a collective, which one process alone cannot run",
+    "unknown": "is a statement of unknown form, so there is no kernel to run",
+    "subgraph": "calls a part of the graph; choose a launch inside it",
+    "collective": "is a collective, which a single process cannot run",
 }
 
 
@@ -63,16 +63,16 @@ def write_reproducer(trace: Trace, launch: int, out: Path, *, embed_bytes: int, 
     detail = launch_detail(trace, launch) if 0 <= launch < 2**63 else None
     if detail is None:
         raise StepscopeError(
-            f"There is no launch {launch} in this trace: addresses of pages name them, and `summary --json`."
+            f"There is no launch {launch} in this trace; page addresses and `summary --json` give the numbers."
         )
     if os.path.lexists(out) and not force:
-        raise StepscopeError(f"{out} is there already: give another name, or --force.")
+        raise StepscopeError(f"{out} already exists: give another name, or --force.")
     site = detail.site
     if site.kind in _KINDS_WITHOUT_A_KERNEL:
         raise StepscopeError(f"Launch {launch} ({clean(site.kernel)}) {_KINDS_WITHOUT_A_KERNEL[site.kind]}.")
     source = wrapper_code(trace, detail.graph)
     if source is None:
-        raise StepscopeError(f"The log does not hold the generated code that launch {launch} is from.")
+        raise StepscopeError(f"The log does not contain the generated code of launch {launch}.")
     saved = _Saved(trace, out, embed_bytes)
     try:
         earlier = launch_before(trace, launch, site.site)
@@ -98,7 +98,9 @@ def launch_in_step(trace: Trace, ordinal: int, step: int, rank: int | None) -> i
     found = launches_of_step(trace, step, rank)
     whose = f"step {step}" if rank is None else f"step {step} of rank {rank}"
     if len(found) > 1:
-        raise StepscopeError(f"{len(found)} logs of this trace have a step {step}: say which with --rank, or name one.")
+        raise StepscopeError(
+            f"{len(found)} logs of this trace have a step {step}: choose one with --rank, or give one log."
+        )
     if not found or not 1 <= ordinal <= found[0].count:
         count = found[0].count if found else 0
         raise StepscopeError(f"There is no {nth(ordinal)} launch in {whose}: it has {count:,}.")
@@ -110,7 +112,7 @@ def worst_launch(trace: Trace) -> int:
     launches = (finding.launch for finding in all_findings(trace) if finding.launch is not None)
     launch = next(launches, None)
     if launch is None:
-        raise StepscopeError("No finding of this trace names a launch: say which with --launch N.")
+        raise StepscopeError("No finding of this trace names a launch: choose one with --launch N.")
     return launch
 
 

@@ -58,7 +58,7 @@ def ask(
     wait = _Wait(gone or threading.Event())
     with _place(wait, seconds), _started(task) as worker:
         wait.until(worker.ready, _START_SECONDS, "The process for the statement did not start.")
-        wait.until(worker.done, seconds, f"The statement took longer than {seconds:g} s and was ended: ask for less.")
+        wait.until(worker.done, seconds, f"The statement took longer than {seconds:g} s and was ended: request less.")
     if not worker.answer:
         raise _too_much(memory_bytes)
     found = json.loads(worker.answer)
@@ -87,7 +87,7 @@ def _place(wait: _Wait, seconds: float) -> Iterator[None]:
     end = time.monotonic() + seconds
     while not _PLACES.acquire(timeout=_LOOK_SECONDS):
         if wait._gone.is_set() or time.monotonic() > end:
-            raise StepscopeError(f"{AT_ONCE} other statements are still running: ask again when they have ended.")
+            raise StepscopeError(f"{AT_ONCE} other statements are still running: try again when they have ended.")
     try:
         yield
     finally:
@@ -140,4 +140,4 @@ def _started(task: StatementRun) -> Iterator[_Worker]:
 
 
 def _too_much(memory_bytes: int) -> StepscopeError:
-    return StepscopeError(f"The statement needs more memory than {format_bytes(memory_bytes)}: ask for less.")
+    return StepscopeError(f"The statement needs more memory than {format_bytes(memory_bytes)}: request less.")

@@ -98,7 +98,7 @@ def timeline_page(trace: Trace, request: Request) -> Timeline:
     start, end = request.number("start_ns"), request.number("end_ns")
     found = steps_queries.timeline(trace, log, step, start_ns=start, end_ns=end, width=width)
     if found is None:
-        raise NotThere(f"Log {log} of this trace holds no step {step}.")
+        raise NotThere(f"Log {log} of this trace contains no step {step}.")
     return found
 
 
@@ -109,7 +109,7 @@ def launch_page(trace: Trace, request: Request) -> LaunchPage:
 def launch_page_of(trace: Trace, launch: int) -> LaunchPage:
     detail = launch_detail(trace, launch)
     if detail is None:
-        raise NotThere(f"This trace holds no launch {launch}.")
+        raise NotThere(f"This trace contains no launch {launch}.")
     deaths = part("How processes died", {}, launch_deaths, trace)
     return LaunchPage(detail, part("The code", [], code_lines, detail), deaths.get(launch))
 

@@ -123,7 +123,7 @@ def kernel_page(trace: Trace, request: Request) -> KernelPage:
 def kernel_page_of(trace: Trace, kernel: str) -> KernelPage:
     detail = kernel_detail(trace, kernel)
     if detail is None:
-        raise NotThere(f"This trace holds no kernel “{kernel[:200]}”.")
+        raise NotThere(f"This trace contains no kernel “{kernel[:200]}”.")
     return KernelPage(detail)
 
 
@@ -140,14 +140,14 @@ def buffer_page_of(trace: Trace, graph: int, buffer: str) -> BufferPage:
     row = _graph(trace, graph)
     detail = buffer_detail(trace, graph, buffer)
     if detail is None:
-        raise NotThere(f"Graph {graph} of this trace holds no buffer “{buffer[:200]}”.")
+        raise NotThere(f"Graph {graph} of this trace contains no buffer “{buffer[:200]}”.")
     return BufferPage(detail, row.log)
 
 
 def _graph(trace: Trace, graph: int) -> GraphRow:
     found = next((row for row in list_graphs(trace) if row.graph == graph), None)
     if found is None:
-        raise NotThere(f"This trace holds no graph {graph}.")
+        raise NotThere(f"This trace contains no graph {graph}.")
     return found
 
 
@@ -164,7 +164,7 @@ def heat_window(trace: Trace, request: Request) -> tuple[int, Window]:
     """Return the log and the window of its map that an address names. Raises NotThere if there is no such part."""
     log = request.optional_id("log") or 0
     if log not in {run.log for run in list_runs(trace)}:
-        raise NotThere(f"This trace holds no log {log}.")
+        raise NotThere(f"This trace contains no log {log}.")
     window = Window(*(request.optional_id(name) for name in WINDOW))
     for first, last in (window[:2], window[2:]):
         if first is not None and last is not None and first > last:
@@ -179,7 +179,7 @@ def worst_launch(trace: Trace, request: Request) -> str:
         raise NotThere("No output of these launches was read in these steps.")
     detail = launch_detail(trace, found)
     if detail is None:
-        raise NotThere(f"This trace holds no launch {found}.")
+        raise NotThere(f"This trace contains no launch {found}.")
     return f"/steps/{detail.step}?log={detail.log}&launch={found}"
 
 

@@ -90,13 +90,13 @@ class App:
             return self._error(asked, 404, str(error))
         except Elsewhere as error:
             if asked.is_for_data:
-                return self._error(asked, 404, "This log holds no record of it.")
+                return self._error(asked, 404, "This log contains no record of it.")
             return answers.redirect(error.address)
         except StepscopeError as error:
             return self._error(asked, 422, str(error))
         except Exception as error:
-            sys.stderr.write(f"stepscope: {asked.path!r} could not be made: {type(error).__name__}\n")
-            return self._error(asked, 500, f"This page could not be made ({reason_of(error)}).")
+            sys.stderr.write(f"stepscope: {asked.path!r} could not be created: {type(error).__name__}\n")
+            return self._error(asked, 500, f"This page could not be created ({reason_of(error)}).")
 
     def _answer(self, asked: Asked) -> Answer:
         if asked.path.startswith(STATIC):

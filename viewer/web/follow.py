@@ -106,10 +106,10 @@ class Follower:
             try:
                 self.look()
             except (StepscopeError, OSError) as error:
-                self._say(f"stepscope: the pages stay as they are: {error}")
+                self._say(f"stepscope: the pages are not updated: {error}")
             pause = max(LEAST_SECONDS, (time.monotonic() - started) * (1 / SHARE - 1))
             if pause > max(10.0, 2 * self.pause):
-                self._say(f"stepscope: reading takes its time, the pages follow every {pause:,.0f} s")
+                self._say(f"stepscope: reading takes long, so the pages are updated every {pause:,.0f} s")
             self.pause = pause
 
     def look(self) -> bool:

@@ -95,7 +95,7 @@ class RequestGuard:
         try:
             await self.app({**scope, "method": "GET", GONE: client.gone}, client.receive, guarded)
         except Exception as error:  # the page reports it
-            sys.stderr.write(f"stepscope: {scope['path']!r} could not be made: {type(error).__name__}\n")
+            sys.stderr.write(f"stepscope: {scope['path']!r} could not be created: {type(error).__name__}\n")
         finally:
             client.gone.set()
             watch.cancel()

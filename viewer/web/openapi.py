@@ -27,9 +27,9 @@ class Refusal:
 
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    404: {"model": Refusal, "description": "The trace holds nothing of that name or number, or a value cannot be."},
+    404: {"model": Refusal, "description": "The trace contains nothing of that name or number, or a value is invalid."},
     422: {"model": Refusal, "description": "A log cannot be read any more."},
-    500: {"model": Refusal, "description": "The answer could not be made."},
+    500: {"model": Refusal, "description": "The answer could not be created."},
 }
 
 

@@ -113,9 +113,7 @@ def test_a_nan_in_an_input_that_no_launch_names_came_in(tmp_path: Path) -> None:
     text = (given + first + second).replace("Max value: 2", "Max value: nan")
     found = imported(tmp_path, text * 2)
     (finding,) = [one for one in found["findings"] if one["kind"] == "nonfinite"]
-    assert finding["title"] == (
-        "NaN came in with argument arg1_1 of graph 0 inference: no launch that was recorded names it"
-    )
+    assert finding["title"] == ("NaN entered with argument arg1_1 of graph 0 inference: no recorded launch uses it")
     assert (finding["evidence"]["origin"], finding["argument"], finding["kernel"]) == ("came in", "arg1_1", None)
     assert finding["evidence"]["in"] == ["arg1_1 NaN at least 1 of 4,096"]
     assert found["ingest"]["problems"] == []
@@ -168,7 +166,7 @@ def test_what_was_printed_has_no_code_to_run_again(tmp_path: Path) -> None:
     (tmp_path / "printed.txt").write_text(OVERFLOW)
     log, *_ = import_file(str(tmp_path / "printed.txt"), tmp_path / "trace")
     done = stepscope("repro", str(log), "-o", str(tmp_path / "repro.py"))
-    said = b"stepscope: The log does not hold the generated code that launch 1 is from.\n"
+    said = b"stepscope: The log does not contain the generated code of launch 1.\n"
     assert (done.returncode, done.stderr) == (2, said)
     assert not (tmp_path / "repro.py").exists()
 

@@ -190,7 +190,11 @@ def test_a_program_without_python_is_run_again_with_what_its_package_prints(pack
     assert done.returncode == 128 + signal.SIGSEGV
     with open_trace(packages.folder / "again") as trace:
         found = summary(trace)
-    purposes = ["as it is", "one launch at a time", "sanity checks"]  # it died in no launch: no values are asked for
+    purposes = [
+        "as it is",
+        "one launch at a time",
+        "sanity checks",
+    ]  # it died outside any launch: no values are asked for
     assert [(row["purpose"], row["symptom"]) for row in found["crash_runs"]] == [(one, "SIGSEGV") for one in purposes]
     (finding,) = [one for one in found["findings"] if one["kind"] == "crash"]
     assert [row["kernel"] for row in finding["evidence"]["ran_before"]] == KERNELS[::-1]

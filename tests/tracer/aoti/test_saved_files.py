@@ -34,7 +34,7 @@ def test_saved_files_are_copied_before_they_are_written_over(tmp_path: Path) -> 
     assert (first.problem, second.problem) == (None, None)
     assert first.sha256 != second.sha256
     assert describe(tmp_path / second.file) == ("float16", [2, 3], 2)
-    assert "wrote over" in (files.keep(str(path)).problem or second.problem or "")
+    assert "overwrote" in (files.keep(str(path)).problem or second.problem or "")
 
 
 def test_only_files_of_the_chosen_kernels_are_copied(tmp_path: Path) -> None:
@@ -80,6 +80,6 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     assert "cannot be read" in (files.keep(str(tmp_path / "text.pt")).problem or "")
     with zipfile.ZipFile(tmp_path / "empty.pt", "w") as archive:
         archive.writestr("archive/data.pkl", b"\x80\x02.")
-    assert "holds no tensor" in (files.keep(str(tmp_path / "empty.pt")).problem or "")
+    assert "contains no tensor" in (files.keep(str(tmp_path / "empty.pt")).problem or "")
     small = SavedFiles(tmp_path / "log_tensors", 10)
     assert "--save-quota" in (small.keep(str(tensor_file(tmp_path / "new.pt", 1.0))).problem or "")

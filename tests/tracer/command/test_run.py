@@ -84,7 +84,7 @@ def test_a_fresh_cache_is_kept_where_the_program_failed(tmp_path: Path, end: str
     assert cache.text.startswith("the fresh cache got 4 files, 16 bytes (1 .py, 1 .so, 1 fxgraph, 1 triton); ")
     assert (cache.kept is not None) is bool(end)
     if cache.kept is not None:
-        assert cache.text.endswith(f"the program failed, so it is kept: {cache.kept}")
+        assert cache.text.endswith(f"the program failed, so the cache is kept: {cache.kept}")
         assert all((cache.kept / name).read_bytes() == b"1234" for name in cache.entries)
         shutil.rmtree(cache.kept)
 

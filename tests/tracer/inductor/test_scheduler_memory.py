@@ -279,5 +279,5 @@ def test_a_warm_run_has_the_curve_of_the_cold_one(tmp_path: Path) -> None:
     path.write_bytes(content.replace(b'"version":%d' % codegen_facts.SIDECAR_VERSION, b'"version":1'))
     old = warm(tmp_path / "old")
     assert not old["scheduler_memory"]
-    why = "the graph came from a cache, compiled without stepscope"
+    why = "the graph came from a cache and was compiled without stepscope"
     assert {"what": CACHED_ESTIMATE, "why": why, "graph": 0} in old["skipped"]

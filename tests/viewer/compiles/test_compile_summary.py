@@ -194,6 +194,24 @@ def test_cuda_graph_skips_name_the_node_and_the_line(opened: Opened) -> None:
     assert (found["asked_for"], found["metrics"], found["cudagraphify_ns"]) == (3, 4, 30_000)
 
 
+@pytest.mark.parametrize(
+    ("event", "phase"),
+    [
+        ("compilation_metrics", "forward"),
+        ("compilation_metrics_runtime", "forward"),
+        ("bwd_compilation_metrics", "backward"),
+        ("bwd_compilation_metrics_runtime", "backward"),
+        ("aot_autograd_backward_compilation_metrics", "backward"),
+    ],
+)
+def test_a_skip_belongs_to_the_forward_or_the_backward(opened: Opened, event: str, phase: str) -> None:
+    log = logs.compiled(LogBuilder(), 0, 0, event=event, cudagraph_skip_reason=logs.CPU_SKIP)
+    (skip,) = asked(opened, log, "/cuda-graphs")["cuda_graphs"]["skips"]
+    assert [one["phase"] for one in skip["compiles"]] == [phase]
+    (row,) = asked(opened, log, "/metrics")["metrics"]["rows"]
+    assert row["kind"] == ("runtime" if event.endswith("_runtime") else phase)
+
+
 def test_a_log_that_cannot_tell_of_cuda_graphs_says_so(opened: Opened) -> None:
     log = LogBuilder().torch("compilation_metrics", {"co_name": "f", "fail_type": None}, **logs.ids(0, 0))
     said = asked(opened, log, "/cuda-graphs")["cuda_graphs"]["cannot_say"]
@@ -264,7 +282,9 @@ def test_what_draft_export_met_is_found(opened: Opened) -> None:
     client = Client(opened(logs.with_draft_export()))
     found = client.get("/index.json").json()["overview"]["findings"]
     assert [(one["severity"], one["evidence"]["failures"]) for one in found] == [("warning", 1)] * 3 + [("info", 1)]
-    assert found[0]["title"] == "Draft export: 1 data-dependent error, first u0 + 1 > 3, taken to be True"
+    assert found[0]["title"] == "Draft export: 1 data-dependent error, the first is u0 + 1 > 3, assumed to be True"
+    assert (found[3]["title"], found[3]["severity"]) == ("Draft export: 1 added guard, the first is s0 > 3", "info")
+    assert "guards that tracing added are information only" in found[3]["rule"].lower()
     assert found[0]["source"]["line"] == 7
     assert "u0 + 1 &gt; 3" in client.get(found[0]["page"]).text
 

@@ -61,7 +61,7 @@ def test_a_log_that_ends_within_a_compile(opened: Opened, ends: bool, status: st
     trace = opened(log)
     assert [row.status for row in list_compiles(trace)] == [status]
     findings = [(found.kind, found.severity, found.title) for found in all_findings(trace)]
-    title = "forward (model.py:10) was not compiled to its end: the log ends within it, in inductor_compile"
+    title = "forward (model.py:10) was not compiled completely: the log ends within it, in inductor_compile"
     assert findings == ([] if ends else [("compile_failure", "warning", title)])
 
 
@@ -92,7 +92,7 @@ def test_a_frame_of_a_library_says_which_line_of_the_program_called_it(
 ) -> None:
     log = begun(span(LogBuilder(), "dynamo", "B", 1_000), *stack)
     (finding,) = all_findings(opened(log))
-    assert finding.title == f"{named} was not compiled to its end: the log ends within it, in dynamo"
+    assert finding.title == f"{named} was not compiled completely: the log ends within it, in dynamo"
 
 
 def test_the_limit_raises_with_fullgraph(opened: Opened) -> None:

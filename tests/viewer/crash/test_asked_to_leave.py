@@ -29,9 +29,7 @@ def test_between_two_calls(trace_of: Any, number: int, name: str) -> None:
     trace = trace_of(recorded(end=False, pid=PID), asked(BETWEEN, number))
     finding = only(trace)
     assert finding.severity == "info"
-    assert finding.title.startswith(
-        f"Process {PID} was asked to stop by {name}, and did, after launch 16 (1st of 1 in step 3), "
-    )
+    assert finding.title.startswith(f"Process {PID} was stopped by {name} after launch 16 (1st of 1 in step 3), ")
     assert (finding.evidence["signal"], finding.evidence["symptom"]) == (name, None)
 
 
@@ -48,9 +46,7 @@ def test_a_word_that_names_no_such_signal(trace_of: Any, number: int, severity: 
 def test_within_a_launch(trace_of: Any) -> None:
     finding = only(trace_of(recorded(end=False, pid=PID), asked(WITHIN, 15)))
     assert (finding.severity, finding.evidence["launch_returned"]) == ("info", False)
-    assert finding.title.startswith(
-        f"Process {PID} was asked to stop by SIGTERM, and did, in launch 17 (2nd of 2 in step 3), "
-    )
+    assert finding.title.startswith(f"Process {PID} was stopped by SIGTERM in launch 17 (2nd of 2 in step 3), ")
 
 
 def test_a_launch_that_had_hung_is_told_as_without_the_signal(trace_of: Any) -> None:
@@ -63,7 +59,7 @@ def test_a_launch_that_had_hung_is_told_as_without_the_signal(trace_of: Any) -> 
 
 def test_who_waited_for_it_knows_better(trace_of: Any) -> None:
     log = recorded(end=False, pid=PID).record(process_end(signal=9))
-    assert "died of SIGKILL" in only(trace_of(log, asked(BETWEEN, 15))).title
+    assert "was killed by SIGKILL" in only(trace_of(log, asked(BETWEEN, 15))).title
 
 
 def test_an_exception_that_it_left_behind_is_what_it_died_of(trace_of: Any) -> None:

@@ -129,7 +129,7 @@ IN_STEP_THREE = ring_call(30, 3, [(0, START_NS + 100, START_NS + 200), (1, START
 def test_the_launch_that_the_ring_names(trace_of: Any) -> None:
     log = recorded(end=False, pid=PID).record(process_end())
     finding = only(trace_of(log, ring([IN_STEP_THREE])))
-    assert finding.title == f"Process {PID} died of SIGSEGV in launch 17 (2nd of 2 in step 3), cpp_fused_relu_0"
+    assert finding.title == f"Process {PID} was killed by SIGSEGV in launch 17 (2nd of 2 in step 3), cpp_fused_relu_0"
     assert (finding.severity, finding.step, finding.kernel) == ("critical", 3, "cpp_fused_relu_0")
     evidence = finding.evidence
     assert (evidence["signal"], evidence["symptom"], evidence["has_ring"]) == ("SIGSEGV", "SIGSEGV", True)
@@ -159,7 +159,7 @@ def no_launch_is_blamed(finding: Finding, last: str) -> None:
 def test_a_process_that_died_between_steps(trace_of: Any) -> None:
     trace = trace_of(recorded(end=False, pid=PID).record(process_end(signal=9)), ring([]))
     finding = only(trace)
-    assert finding.title == f"Process {PID} died of SIGKILL after step 2, in no launch"
+    assert finding.title == f"Process {PID} was killed by SIGKILL after step 2, outside any launch"
     no_launch_is_blamed(finding, "cpp_fused_relu_0")
     assert launch_deaths(trace) == {}
     (row,) = summary(trace)["findings"]
@@ -249,14 +249,14 @@ def test_what_was_in_flight_on_the_device(trace_of: Any) -> None:
     assert (leaving["parameter"], leaving["does"], leaving["leaves_storage"]) == ("out_ptr0", "writes", True)
     assert (leaving["first"], leaving["last"], leaving["storage_last"]) == (0, 15 + 32 * 15, 255)
     assert evidence["inside"] == (
-        "by its source it writes buf1 (out_ptr0) at elements 0 to 495, and its storage has 0 to 255"
+        "according to its source, it writes buf1 (out_ptr0) at elements 0 to 495, and its storage has 0 to 255"
     )
 
 
 def test_one_launch_in_flight_is_the_one(trace_of: Any) -> None:
     finding = only(trace_of(on_device(), device_ring(2)))
     assert finding.title == f"{ILLEGAL} at launch 5 (3rd of 3 in step 1), triton_made, in flight on the device"
-    assert finding.evidence["inside"] == "by its source every index stays within its storage"
+    assert finding.evidence["inside"] == "according to its source, every index stays within its storage"
 
 
 def test_the_panels_say_it(trace_of: Any) -> None:
@@ -306,7 +306,7 @@ def test_an_exception_of_the_program(
     findings = all_findings(trace_of(log))
     assert [(one.kind, one.severity) for one in findings] == kinds
     if kinds:
-        assert findings[0].title == "The program ended by ValueError: bad, after step 2"
+        assert findings[0].title == "The program ended with ValueError: bad, after step 2"
         assert findings[0].source is not None
         assert findings[0].source.file == "/src/train.py"
 
@@ -333,11 +333,13 @@ def test_other_ways_to_end(trace_of: Any) -> None:
     assert all_findings(trace_of(recorded(pid=PID).record(process_end(signal=2)))) == []
     limit = only(trace_of(recorded(end=False, pid=PID).record(process_end(signal=15, timed_out=True))))
     assert limit.severity == "warning"
-    assert limit.title.startswith(f"Process {PID} was ended after 3.00 s, its time limit, after step 2, in no launch")
+    assert limit.title.startswith(
+        f"Process {PID} was ended at its time limit of 3.00 s after step 2, outside any launch"
+    )
     left = trace_of(recorded(end=False, pid=PID).record(process_end(exit_code=0, signal=None)))
-    assert only(left, "not_recorded").title == f"Not recorded: the end of process {PID} (it ended without saying so)"
+    assert only(left, "not_recorded").title == f"Not recorded: the end of process {PID} (it wrote no end record)"
     shell = only(trace_of(recorded(end=False, pid=PID).record(process_end(exit_code=134, signal=None))))
-    assert "died of SIGABRT" in shell.title
+    assert "was killed by SIGABRT" in shell.title
     other = only(trace_of(recorded(end=False, pid=PID).record(process_end(pid=1))))
     assert other.title.startswith("The log has no end record")
 

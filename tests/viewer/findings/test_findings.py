@@ -103,7 +103,7 @@ def test_recompile_limit(opened: Open) -> None:
     trace = opened(log)
     finding = only(trace)
     assert (finding.kind, finding.severity) == ("recompile_limit", "warning")
-    assert finding.title == "forward (model.py:10) reached the recompile limit (8): it runs uncompiled since 0/1"
+    assert finding.title == "forward (model.py:10) reached the recompile limit (8): it has run uncompiled since 0/1"
     assert finding.evidence["limit"] == 8
     assert {row.compile_id: row.status for row in list_compiles(trace)} == {"0/0": "ok", "0/1": "fallback"}
 
@@ -303,7 +303,7 @@ def test_a_worker_that_ends_without_saying_so(
         (finding,) = found
         assert (finding.severity, finding.evidence) == ("info", {"pid": child, "parent_pid": parent})
         forked = "forked " if "forked" in how else ""
-        assert finding.title == f"Not recorded: the end of {forked}process 4194309 (it ended without saying so)"
+        assert finding.title == f"Not recorded: the end of {forked}process 4194309 (it wrote no end record)"
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_a_process_that_was_asked_to_stop(opened: Open, number: int | None, code
     log.record(ProcessEnd(2**22 + 5, code, number, timed_out=False, duration_ns=1))
     finding = only(opened(log))
     assert (finding.kind, finding.severity) == ("crash", severity)
-    assert ("was asked to stop by SIG" in finding.title) is (severity == "info")
+    assert ("was stopped by SIG" in finding.title) is (severity == "info")
 
 
 def test_a_living_process_has_not_crashed(opened: Open) -> None:

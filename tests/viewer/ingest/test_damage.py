@@ -318,7 +318,7 @@ class TestFiles:
 
     def test_a_folder_without_logs(self, tmp_path: Path) -> None:
         (tmp_path / "notes.txt").write_text("hello")
-        assert "holds no log" in self.sentence(tmp_path)
+        assert "contains no log" in self.sentence(tmp_path)
 
     def test_a_folder_of_empty_logs(self, tmp_path: Path) -> None:
         (tmp_path / "dedicated_log_torch_trace_x.log").touch()

@@ -54,5 +54,5 @@ def test_a_file_of_another_tool_is_named(name: str, find: Any, tmp_path: Path) -
 
 def test_in_a_folder_without_logs_too(tmp_path: Path) -> None:
     (tmp_path / "snapshot.pickle").write_bytes(FILES["snapshot.pickle"][0])
-    with pytest.raises(StepscopeError, match=r"holds no log; snapshot\.pickle is a memory snapshot"):
+    with pytest.raises(StepscopeError, match=r"contains no log; snapshot\.pickle is a memory snapshot"):
         find_logs([str(tmp_path)])

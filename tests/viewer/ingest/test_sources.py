@@ -99,7 +99,7 @@ def test_what_cannot_be_read_at_all_is_one_sentence(ranks: list[Path], tmp_path:
     for names, sentence in (
         ([], "No log was named"),
         ([ranks[0], tmp_path / "missing.log"], "There is no file or folder"),
-        ([ranks[0], tmp_path / "folder"], "holds no log"),
+        ([ranks[0], tmp_path / "folder"], "contains no log"),
         ([notes, tmp_path / "folder" / ".." / "notes.md"], "none of these is a log"),
         ([empty, tmp_path / "." / "folder" / ".." / "empty.log"], "are empty"),
     ):
@@ -179,7 +179,7 @@ def test_standard_input_that_is_cut_or_no_log(monkeypatch: pytest.MonkeyPatch) -
     assert find_logs("-")[0].problems == [("truncated", "the .gz ends too early")]
     for nothing in (b"", b"hello\n", gzip.compress(b"hello\n")):
         pipe(monkeypatch, nothing)
-        with pytest.raises(StepscopeError, match="Standard input holds no log"):
+        with pytest.raises(StepscopeError, match="Standard input contains no log"):
             find_logs("-")
 
 

@@ -114,7 +114,7 @@ def test_counts_that_cannot_be_are_unknown(opened: Open, changes: dict[str, Any]
     assert detail is not None
     (row,) = detail.values[0].before
     assert (row.nan, row.min, row.health) == (None, None, "not_recorded")
-    assert row.skipped == "its counts cannot be"
+    assert row.skipped == "its counts are impossible"
     assert count(trace) == 12
 
 

@@ -220,18 +220,18 @@ def test_what_is_said() -> None:
     suspect = Suspect(None, [], found)  # type: ignore[arg-type]
     said = reach_sentence(suspect)
     assert said == (
-        "by its source, with what buf0 held, it reads buf1 (in_ptr1) at elements 32 to 143 at most, "
+        "according to its source, with the values of buf0, it reads buf1 (in_ptr1) at elements 32 to 143 at most, "
         "and its storage has 0 to 127"
     )
     fine = Suspect(None, [], reaches(CPP, ARGUMENTS, {"in_ptr0": (0, 5)}))  # type: ignore[arg-type]
     assert reach_sentence(fine) == (
-        "how far it reads buf1 (in_ptr1) is not known (its index is read from buf0); "
+        "it is unknown how far it reads buf1 (in_ptr1) (its index is read from buf0); "
         "every other index stays within its storage"
     )
     more = replace(found[0], parameter="p", name="buf9", first=None, last=None, held=(), why_unknown="why")
     both = reach_sentence(replace(suspect, reaches=[*found, more]))
     assert said is not None
-    assert both == f"{said}; how far it reads buf9 (p) is not known (why)"
+    assert both == f"{said}; it is unknown how far it reads buf9 (p) (why)"
     unbounded = replace(suspect, reaches=reaches(CPP, ARGUMENTS))
     assert "read from memory" in (reach_sentence(unbounded) or "")
 

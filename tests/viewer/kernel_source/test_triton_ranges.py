@@ -332,13 +332,13 @@ def test_no_source_costs_much() -> None:
     [
         (
             PLANTED,
-            "how far it writes arg1_1 (target) is not known (its index is read from memory: target + place + shift",
+            "it is unknown how far it writes arg1_1 (target) (its index is read from memory: target + place + shift",
         ),
         (
             PLAIN.replace("OFFSET", "8"),
-            "by its source it writes arg1_1 (target) at elements 11 to 39, and its storage ",
+            "according to its source, it writes arg1_1 (target) at elements 11 to 39, and its storage ",
         ),
-        (PLAIN.replace("OFFSET", "0"), "by its source every index stays within its storage"),
+        (PLAIN.replace("OFFSET", "0"), "according to its source, every index stays within its storage"),
     ],
 )
 def test_a_launch_of_a_log(tmp_path: Path, code: str, says: str) -> None:

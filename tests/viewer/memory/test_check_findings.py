@@ -22,7 +22,7 @@ def test_what_a_check_found_again_counts(opened: Open) -> None:
     (finding,) = all_findings(trace)
     assert finding.title == (
         "buf0 (512 B) of 0/0 forward was not freed (3 times): the check at cab.py:77 after cpp_fused_relu_0 expects it "
-        "dead; held by list of 1 in keep"
+        "to be freed; held by list of 1 in keep"
     )
     assert (finding.kernel, finding.evidence["calls"], finding.evidence["checks"]) == ("cpp_fused_relu_0", 3, 1)
 

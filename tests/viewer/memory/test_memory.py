@@ -306,7 +306,7 @@ def test_what_makes_a_gap(opened: Open) -> None:
     assert [(b.name, b.measured_bytes, b.expected_bytes) for b in gap.buffers] == [
         ("s", 300, 0), ("buf0", 100, 0), ("buf1", 80, 50),
     ]  # fmt: skip
-    assert gap.buffers[0].why == "the schedule does not know it"
+    assert gap.buffers[0].why == "the schedule does not contain it"
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_an_input_that_its_caller_still_holds_explains_a_gap(opened: Open) -> No
     assert (gap.estimated.peak_bytes, gap.measured.peak_bytes) == (164, 214)
     assert [(b.name, b.measured_bytes, b.expected_bytes) for b in gap.buffers] == [("relu", 64, 0)]
     assert gap.buffers[0].why == (
-        "by the schedule the graph has freed this input here; its caller, or autograd, still holds it"
+        "according to the schedule the graph has freed this input; its caller or autograd still holds it"
     )
 
 

@@ -49,7 +49,7 @@ def test_a_storage_that_is_not_freed(opened: Open) -> None:
     named = (finding.kind, finding.severity, finding.graph, finding.buffer)
     assert named == ("lifetime_mismatch", "warning", 0, "buf0")
     assert finding.title == (
-        "buf0 (512 B) of 0/0 forward was not freed: expected to die after cpp_fused_relu_0 (op1), alive after the "
+        "buf0 (512 B) of 0/0 forward was not freed: expected to be freed after cpp_fused_relu_0 (op1), alive after the "
         "call; held by list of 3 in keep of __main__"
     )
     assert finding.evidence["storage_bytes"] == 512
@@ -79,15 +79,27 @@ def test_freed_early_is_critical_when_it_is_read_again(opened: Open) -> None:
 @pytest.mark.parametrize(
     ("kind", "storage", "expected", "actual", "words"),
     [
-        ("missing_allocation", None, 1, None, "was not allocated: expected to be made before cpp_fused_relu_0 (op1)"),
+        (
+            "missing_allocation",
+            None,
+            1,
+            None,
+            "was not allocated: expected to be allocated before cpp_fused_relu_0 (op1)",
+        ),
         (
             "unexpected_allocation",
             2,
             None,
             0,
-            "which nothing expects: not expected, made before extern_kernels.mm (op0)",
+            "was allocated unexpectedly: not scheduled, allocated before extern_kernels.mm (op0)",
         ),
-        ("unexpected_death", 2, None, 1, "was freed early: expected to outlive the call, died after extern_kernels.mm"),
+        (
+            "unexpected_death",
+            2,
+            None,
+            1,
+            "was freed early: expected to outlive the call, freed after extern_kernels.mm",
+        ),
     ],
 )
 def test_words_of_mismatches(
@@ -104,10 +116,10 @@ def test_words_of_mismatches(
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("missing_death", "was not freed: the check at cab.py:77 expects it dead; held by list of 3 in keep"),
-        ("unexpected_death", "was freed early: the check at cab.py:77 expects it alive"),
-        ("missing_allocation", "was not allocated: the check at cab.py:77 expects it made"),
-        ("unexpected_allocation", "was allocated, which nothing expects: the check at cab.py:77 does not name it"),
+        ("missing_death", "was not freed: the check at cab.py:77 expects it to be freed; held by list of 3 in keep"),
+        ("unexpected_death", "was freed early: the check at cab.py:77 expects it to be alive"),
+        ("missing_allocation", "was not allocated: the check at cab.py:77 expects it to be allocated"),
+        ("unexpected_allocation", "was allocated unexpectedly: the check at cab.py:77 does not expect it"),
     ],
 )
 def test_what_a_check_in_generated_code_found(opened: Open, kind: Any, words: str) -> None:
@@ -125,7 +137,7 @@ def test_a_check_of_no_graph(opened: Open) -> None:
     record = step_mismatch(graph=None, call=None, is_final_step=True, storage_bytes=[None], holders=[[]])
     log = training(2).record(record).record(replace(record, line=80)).record(replace(record, file="/cache/b.py"))
     first, second = all_findings(opened(log))
-    assert first.title == "buf0 was not freed: the check at cab.py:77, of the final step, expects it dead"
+    assert first.title == "buf0 was not freed: the check at cab.py:77, of the final step, expects it to be freed"
     assert first.evidence["checked_at"] == ["/cache/ab/cab.py:77", "/cache/ab/cab.py:80"]
     assert (first.graph, first.step, first.source, first.page) == (None, None, None, "/memory?log=0")
     assert "b.py:77" in second.title
@@ -161,7 +173,7 @@ def test_a_peak_over_the_estimate(opened: Open) -> None:
     assert finding.evidence["gap_bytes"] == 2 << 20
     assert finding.evidence["measured_snode"] == finding.evidence["estimated_snode"] == "op0"
     assert finding.evidence["buffers"] == [
-        {"buffer": "scratch", "measured_bytes": 2 << 20, "expected_bytes": 0, "why": "the schedule does not know it"}
+        {"buffer": "scratch", "measured_bytes": 2 << 20, "expected_bytes": 0, "why": "the schedule does not contain it"}
     ]
     assert "50 % over the scheduler's estimate of 4.2 MB" in finding.title
 
@@ -196,7 +208,7 @@ def test_growth(opened: Open) -> None:
 def test_growth_that_a_collection_frees(opened: Open) -> None:
     (finding,) = all_findings(opened(training(5, keep=99).record(growth(losses(range(4)), freed=True))))
     assert finding.evidence["freed_by_collection"] is True
-    assert "a cycle of references holds it" in finding.title
+    assert "a reference cycle retains it" in finding.title
 
 
 def test_nothing_left_behind_is_no_growth_and_known(opened: Open) -> None:

@@ -129,7 +129,7 @@ def test_a_cached_graph_says_why_it_has_no_schedule(opened: Opened) -> None:
     text = text_of(plain.get("/graphs/0/memory").text)
     assert "The memory of this graph was not recorded" in text
     assert "stepscope run -- python train.py" in text
-    assert "storages were not followed in this run" in text
+    assert "storages were not tracked in this run" in text
     assert plain.get("/graphs/99/memory").status_code == 404
     assert "No memory was recorded in this trace" in plain.get("/memory").text
 
@@ -140,7 +140,7 @@ def test_estimate_without_a_measurement(opened: Opened) -> None:
     assert page["memory"]["call"] is None
     assert page["at"]["snode"] == "op1", "the estimated peak"
     text = text_of(client.get("/graphs/0/memory").text)
-    assert "Not recorded – Measured bytes:" in text
+    assert "Not recorded – measured bytes:" in text
     assert "Alive, estimated from the schedule" in text
 
 

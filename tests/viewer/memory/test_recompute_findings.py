@@ -57,8 +57,8 @@ def test_mismatches_of_two_compiles_are_two_findings(opened: Open) -> None:
         (0, "0/0", 2),
         (1, "0/1", 1),
     ]
-    assert " of 0/0 forward carried wrong memory figures along (2 times): moving op1 " in first.title
-    assert " of 0/0 backward carried wrong memory figures along: moving op1 " in second.title
+    assert " of 0/0 forward are wrong (2 times): moving op1 " in first.title
+    assert " of 0/0 backward are wrong: moving op1 " in second.title
 
 
 def test_graphs_and_subgraphs_of_one_compile_have_mismatches_of_their_own(opened: Open) -> None:
@@ -68,8 +68,8 @@ def test_graphs_and_subgraphs_of_one_compile_have_mismatches_of_their_own(opened
     found = all_findings(opened(log))
     assert [one.graph for one in found] == [0, 0, 1, None]
     assert [one.evidence["subgraph"] for one in found] == [None, "true_graph_0", None, None]
-    assert " of 0/0 forward (true_graph_0) carried" in found[1].title
-    assert " of 0/0 carried" in found[3].title
+    assert " of 0/0 forward (true_graph_0) are wrong" in found[1].title
+    assert " of 0/0 are wrong" in found[3].title
 
 
 def test_the_compile_of_a_mismatch_is_that_of_the_log(opened: Open) -> None:

@@ -116,7 +116,11 @@ def test_part_of_a_payload_from_the_command_line(trace: Trace, record: int, tmp_
     out = tmp_path / "part"
     assert export(trace, "raw", "", out, record, "10-19") == (out, 10)
     assert out.read_bytes() == CODE[10:20]
-    for part, sentence in (("x", "is no range"), ("99999999-", "lies outside of the payload"), ("0-1,3-4", "no range")):
+    for part, sentence in (
+        ("x", "is not a range"),
+        ("99999999-", "lies outside of the payload"),
+        ("0-1,3-4", "not a range"),
+    ):
         with pytest.raises(StepscopeError, match=sentence):
             export(trace, "raw", "", out, record, part)
 

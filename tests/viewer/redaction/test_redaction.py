@@ -255,4 +255,4 @@ def test_own_sentences_are_found_with_their_holes() -> None:
 def test_the_title_of_a_difference_between_ranks_says_in_what() -> None:
     evidence = {"aspect": "compile_ids", "compile_id": "0/0"}
     found = Finding("rank_divergence", "warning", "Ranks differ in secret", "", evidence, "/ranks", rank=1)
-    assert Redactor().redact(found).title == "Ranks differ in what they compile: compile 0/0, rank 1"
+    assert Redactor().redact(found).title == "Ranks differ in compiles: compile 0/0, rank 1"

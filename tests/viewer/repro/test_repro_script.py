@@ -213,8 +213,8 @@ def test_strides_offsets_and_storages_are_those_of_the_log(tmp_path: Path) -> No
         ([4, 8], [8, 1], 0), ([8, 4], [1, 8], 3), ([4, 8], [8, 1], 5),
     ]  # fmt: skip
     assert spec["made_up"] == [
-        "arg0_1: standard normal values, for the log has no statistics of it",
-        f"{view}: standard normal values, for the log has no statistics of it",
+        "arg0_1: standard normal values, because the log has no statistics of it",
+        f"{view}: standard normal values, because the log has no statistics of it",
     ]
 
 
@@ -327,11 +327,11 @@ def test_what_cannot_be_run_again_is_one_sentence(tmp_path: Path) -> None:
     refused(log, "There is no launch -1 in this trace", launch=-1)
     cases = [
         ("collective", "torch.ops._c10d_functional.all_reduce.default(arg0_1)", "cannot run", {}),
-        ("fallback", "broken(", "no Python that can be read", {}),
+        ("fallback", "broken(", "is not valid Python", {}),
         ("cpp", "fused(arg0_1)", "does not hold the source of fused", {}),
         ("cpp", "fused(arg0_1)", "quint8 on cpu, which cannot be written", {"dtype": "quint8"}),
-        ("cpp", "fused(arg0_1)", "that no tensor has", {"stride": [-8, 1]}),
-        ("cpp", "fused(arg0_1)", "that no machine holds", {"size": [1 << 40, 1 << 20]}),
+        ("cpp", "fused(arg0_1)", "invalid size or stride", {"stride": [-8, 1]}),
+        ("cpp", "fused(arg0_1)", "exceeds any memory", {"size": [1 << 40, 1 << 20]}),
         ("cpp", "fused(arg0_1)", "which cannot be written", {"device": "cpu'); evil("}),
     ]
     for number, (kind, launch, sentence, changes) in enumerate(cases):
@@ -348,7 +348,7 @@ def test_a_launch_is_named_by_its_place_in_a_step(tmp_path: Path) -> None:
             with pytest.raises(StepscopeError, match=f"no {said} launch in step {step}"):
                 launch_in_step(trace, ordinal, step, None)
     with open_trace([str(log), str(synthetic.recorded(steps=2, rank=1).write(tmp_path / "y.log"))]) as both:
-        with pytest.raises(StepscopeError, match="say which with --rank"):
+        with pytest.raises(StepscopeError, match="choose one with --rank"):
             launch_in_step(both, 1, 0, None)
         assert launch_in_step(both, 1, 0, 1) == launch_in_step(both, 1, 1, 1) - 4
 

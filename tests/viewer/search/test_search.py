@@ -99,7 +99,7 @@ def test_regular_expressions(trace: Trace, monkeypatch: pytest.MonkeyPatch, patt
 
 
 def test_what_is_no_expression_is_said(trace: Trace) -> None:
-    with pytest.raises(StepscopeError, match=r"^This is no regular expression: missing \)"):
+    with pytest.raises(StepscopeError, match=r"^This is not a valid regular expression: missing \)"):
         search(trace, "(", regex=True)
 
 
@@ -206,7 +206,7 @@ def test_a_hit_leads_to_its_line_with_those_around(tmp_path: Path) -> None:
 
 
 def test_the_page_says_what_is_wrong(client: Client) -> None:
-    assert "This is no regular expression" in client.get("/search?text=(&regex=1").text
+    assert "This is not a valid regular expression" in client.get("/search?text=(&regex=1").text
     assert "No matches" in client.get("/search?text=zzzzzz").text
     assert "Enter a kernel, a file" in client.get("/search").text
     assert client.get("/search?text=a&offset=x").status_code == 404
@@ -246,7 +246,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     answer = json.loads(capsys.readouterr().out)
     assert [(hit["record"], hit["line"], hit["match"]) for hit in answer["hits"]] == [(7, 1, "needle")]
     run(monkeypatch, "search", str(log), "NEEDLE", "--case")
-    assert capsys.readouterr() == ("", "stepscope: no line holds this text\n")
+    assert capsys.readouterr() == ("", "stepscope: no line contains this text\n")
 
 
 class TestJumps:

@@ -233,7 +233,7 @@ def test_addresses_of_local_files_are_paths(logs: Path, tmp_path: Path) -> None:
     ("folder", "store", "sentence"),
     [
         ("nowhere", "store", "There is no file or folder"),
-        ("empty", "store", "holds no log"),
+        ("empty", "store", "contains no log"),
         ("logs", "logs", "is not a STORE and contains other files"),
         ("empty/text.log", "store", "is not a log"),
         ("logs", "nosuch://store", "cannot be opened"),

@@ -174,7 +174,7 @@ def test_tables_are_exported(store: Trace, made: Path, tmp_path: Path) -> None:
     assert count == path.read_text().count("\n") - 1 > 50
     assert export(store, "parquet", "storages", tmp_path / "s.parquet")[1] > 0
     table = next((made / "store").rglob("records.parquet"))
-    with pytest.raises(StepscopeError, match="is a file of the trace itself"):
+    with pytest.raises(StepscopeError, match="is a file of the trace"):
         export(store, "parquet", "records", table)
 
 
@@ -259,7 +259,7 @@ def test_a_manifest_opens_no_file_that_is_no_log(copied: Path, tmp_path: Path) -
     change_manifest(copied, 1, log=log, plain_bytes=1000)
     with open_trace(copied) as trace:
         assert trace.log_bytes(1, 0, 100) == b""
-        assert any("it is no log" in notice for notice in trace.notices)
+        assert any("it is not a log" in notice for notice in trace.notices)
 
 
 @pytest.mark.parametrize(
@@ -268,9 +268,9 @@ def test_a_manifest_opens_no_file_that_is_no_log(copied: Path, tmp_path: Path) -
         (lambda store: (store / "stepscope-store.json").write_text("{"), "cannot be read as a STORE"),
         (
             lambda store: (store / "stepscope-store.json").write_text('{"format": "x/2"}'),
-            "no STORE that this stepscope reads",
+            "not a STORE that this stepscope reads",
         ),
-        (lambda store: shutil.rmtree(store / "units"), "holds no logs yet"),
+        (lambda store: shutil.rmtree(store / "units"), "contains no logs yet"),
         (lambda store: change_manifest(store, 2, schema="0"), "read by another version of stepscope"),
     ],
 )

@@ -204,7 +204,7 @@ class TestCameIn:
             log.call(program, step, primals_3=NAN, buf2=ALL_NAN)
         finding = only(opened, log)
         assert finding.title == (
-            "NaN came in with argument (a parameter or an input) primals_3 of graph 0/0 forward: "
+            "NaN entered with argument (a parameter or an input) primals_3 of graph 0/0 forward: "
             "first used in launch 2 (3rd of 3 in step 0), extern_kernels.bmm"
         )
         assert (finding.severity, finding.argument, finding.evidence["origin"]) == ("critical", "primals_3", "came in")
@@ -218,7 +218,7 @@ class TestCameIn:
         log = ValueLog(program)
         log.call(program, tangents_1=NAN)
         finding = only(opened, log)
-        assert finding.title.startswith("NaN came in with the gradient tangents_1 of graph 0/0 backward")
+        assert finding.title.startswith("NaN entered with the gradient tangents_1 of graph 0/0 backward")
 
     def test_backward_leads_to_the_forward_launch_that_saved_it(self, opened: Open) -> None:
         forward = attention()

@@ -79,7 +79,7 @@ class TestWhatIsNotKnown:
     @pytest.mark.parametrize(
         ("given", "title"),
         [
-            (NAN, "NaN came in with argument arg0 of graph 0/0 forward: no launch that was recorded names it"),
+            (NAN, "NaN entered with argument arg0 of graph 0/0 forward: no recorded launch uses it"),
             (FINE, "NaN first seen in launch 0 (1st of 1 in step 0): aoti_torch_cpu_mm_out, output buf0"),
         ],
     )
@@ -101,4 +101,4 @@ class TestWhatIsNotKnown:
         log.call(program, buf1=NAN)
         findings = all_findings(opened(log.end()))
         assert [finding.kind for finding in findings] == ["nonfinite", "uninitialised_read"]
-        assert "buf0 uninitialised: nobody wrote it" in findings[0].evidence["in"]
+        assert "buf0 uninitialised: never written" in findings[0].evidence["in"]

@@ -60,7 +60,7 @@ def test_a_file_that_is_there_stays_without_force(tmp_path: Path) -> None:
     out = tmp_path / "x.pt"
     out.write_bytes(b"mine")
     with trace(tmp_path, NAME) as opened:
-        with pytest.raises(StepscopeError, match="is there already"):
+        with pytest.raises(StepscopeError, match="already exists"):
             saved_files.copy_tensor(opened, 0, out)
         assert out.read_bytes() == b"mine"
         saved_files.copy_tensor(opened, 0, out, force=True)

@@ -125,7 +125,7 @@ def test_a_new_log_in_the_folder(followed: tuple[Current, Follower], log: Path) 
 def test_logs_that_are_gone_leave_the_pages_as_they_are(followed: tuple[Current, Follower], log: Path) -> None:
     current, follower = followed
     log.unlink()
-    with pytest.raises(StepscopeError, match="holds no log"):
+    with pytest.raises(StepscopeError, match="contains no log"):
         follower.look()
     assert total(current) == 8
     client = Client(current)
@@ -171,7 +171,7 @@ def test_reading_takes_at_most_its_share_of_the_time(
     wait_for(lambda: follower.pause >= 1)
     follower.stop()
     assert follower.pause > 50
-    assert said == [f"stepscope: reading takes its time, the pages follow every {follower.pause:,.0f} s"]
+    assert said == [f"stepscope: reading takes long, so the pages are updated every {follower.pause:,.0f} s"]
 
 
 def test_what_cannot_be_followed_is_said(tmp_path: Path) -> None:

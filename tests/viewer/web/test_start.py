@@ -89,7 +89,7 @@ def test_a_first_page_that_fails_says_so(log: Path, monkeypatch: pytest.MonkeyPa
         client = Client(trace)
         monkeypatch.setattr(frame, "frame", broken)
         answer = client.get("/")
-        assert (answer.status_code, answer.json()["error"]) == (500, "This page could not be made (ValueError: x).")
+        assert (answer.status_code, answer.json()["error"]) == (500, "This page could not be created (ValueError: x).")
         monkeypatch.undo()
         assert client.get("/").status_code == 200
 

@@ -111,7 +111,7 @@ class CudaGraphCalls:
             return False
         why = [_why_not(block) for _, block in found]
         for reason in sorted({reason for reason in why if reason is not None}):
-            self._sink.skipped(Skipped("values inside of a CUDA graph", reason, call.graph))
+            self._sink.skipped(Skipped("values inside a CUDA graph", reason, call.graph))
         readings = [(reading, at) for reading, at, reason in zip(found, call.read_at, why, strict=True) if not reason]
         blocks: list[Any] = [block for (_, block), _ in readings]
         rows = [row for (prepared, _), _ in readings for row in prepared.rows]
@@ -208,8 +208,8 @@ class CudaGraphCalls:
                 rows = JoinedRows([captured.rows[n] for n in places]) if places else None
                 captured.chosen = _ChosenRows(plan, rows, np.array(places, dtype=np.intp))
             if plan is not None and captured.sites and _may_miss(captured.plan_then, plan):
-                why = "what was not asked for when the graph was captured is not read by its replays"
-                self._sink.skipped(Skipped("values inside of a CUDA graph", why, captured.call.graph))
+                why = "replays read only what was requested when the graph was captured"
+                self._sink.skipped(Skipped("values inside a CUDA graph", why, captured.call.graph))
         return captured.chosen
 
 

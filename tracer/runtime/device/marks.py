@@ -186,7 +186,7 @@ class DeviceMarks:
                     self._share()
                     self._write_in_graph = self._try_in_graph()
                     if self._write_in_graph is None:
-                        self._say("this driver has no marks inside of CUDA graphs")
+                        self._say("this driver does not support marks inside CUDA graphs")
                     self._raw_stream = raw_stream_of()
                 except (OSError, AttributeError, _NoMarks) as error:
                     self._is_off = True

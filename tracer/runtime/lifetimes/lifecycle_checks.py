@@ -160,7 +160,7 @@ def _tell(found: list[StepMismatch], file: str, line: int, is_final_step: bool, 
     new = _reports.add(place, number, found)
     told = found if raises else new
     if _reports.is_full and _sink is not None:
-        _skip(_sink, f"more than {MOST_TOLD:,} different mismatches; the further ones are not written down")
+        _skip(_sink, f"more than {MOST_TOLD:,} different mismatches; further ones are not recorded")
     if not told:
         return
     holders = holders_of(told)
@@ -329,7 +329,7 @@ def _steps_of(frame: FrameType) -> TrackedRun | None:
         frame.f_trace = steps = TrackedRun()
         return steps
     if _sink is not None:
-        _skip(_sink, "a debugger or a coverage tool traces the functions that make them")
+        _skip(_sink, "a debugger or a coverage tool traces the functions that perform them")
     return None
 
 

@@ -172,17 +172,17 @@ def describe_mismatches(
 def _describe(entry: StorageMismatch, launch: Callable[[int], str], position: int | None) -> str:
     what = f"{entry.buffer} ({entry.storage_bytes} bytes)"
     if entry.kind == "missing_allocation":
-        return f"{what} is scheduled and never allocated"
+        return f"{what} is scheduled but was never allocated"
     if entry.kind == "unexpected_allocation":
-        return f"{what} is allocated and not scheduled"
+        return f"{what} was allocated but is not scheduled"
     due = "after the call" if entry.expected is None else _after(entry.expected, launch)
     if entry.actual is not None:
-        fate = f"died {_after(entry.actual, launch)}"
+        fate = f"was freed {_after(entry.actual, launch)}"
     elif position is None:
         fate = "is still alive at the end of the call"
     else:
         fate = "is still alive then" if position == entry.expected else f"is still alive {_after(position, launch)}"
-    return f"{what} should have died {due}, but {fate}"
+    return f"{what} should have been freed {due}, but {fate}"
 
 
 def _after(position: int, launch: Callable[[int], str]) -> str:

@@ -14,8 +14,8 @@ from stepscope.tracer.schema.memory import MemoryStepMismatch, MismatchKind
 
 MOST_TOLD = 10_000
 _DESCRIPTIONS: dict[MismatchKind, str] = {
-    "missing_death": "should have died and is alive",
-    "unexpected_death": "has died and should be alive",
+    "missing_death": "should have been freed and is alive",
+    "unexpected_death": "was freed and should be alive",
     "missing_allocation": "should have been allocated and was not",
     "unexpected_allocation": "was allocated and should not have been",
 }

@@ -33,8 +33,8 @@ EAGER_ROWS, GRAPH_ROWS = 1536, 5120
 """Numbers of rows for eager readings and for CUDA graphs, 936 KiB in total."""
 MOST_EXTENT = 256
 BUFFERS = 4
-NOT_SEEN = "its CUDA graph was not seen to begin"
-NO_ROOM = "no room is left for statistics inside of CUDA graphs"
+NOT_SEEN = "the start of its CUDA graph capture was not seen"
+NO_ROOM = "there is no space left for statistics inside CUDA graphs"
 
 _no_graph: Callable[[], Any] = lambda: None  # noqa: E731
 _current_graph = _no_graph

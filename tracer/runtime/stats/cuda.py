@@ -21,7 +21,7 @@ PROGRAMS_PER_MULTIPROCESSOR = 4
 """Number of programs that run at the same time on a multiprocessor."""
 MOST_REGISTERS = 64
 """Maximum registers per thread, so that four programs fit on a multiprocessor and saturate the bandwidth."""
-NOT_LOADED = "its kernel was not loaded before the capture of a CUDA graph"
+NOT_LOADED = "its kernel was not loaded before the capture of the CUDA graph"
 FREED = "its memory has been freed"
 
 _launchers: dict[tuple[int, int, bool], Launcher] = {}

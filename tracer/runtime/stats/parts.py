@@ -79,10 +79,12 @@ def _renamed(tensor: Tensor, outer: str | None, name: str | None, dtype: str) ->
     full = ".".join(filter(None, (outer, name))) or None
     kind = KINDS.get(tensor.dtype)
     if kind is None:
-        return [Part(full, None, dtype, tensor.numel(), f"{dtype}: its bits are no numbers")]
+        return [Part(full, None, dtype, tensor.numel(), f"{dtype}: its bits are not numbers")]
     tensor = tensor.resolve_neg()
     if tensor.numel() and tensor.data_ptr() == 0:
-        return [Part(full, None, dtype, tensor.numel() * kind.values, "its memory has been freed or was never there")]
+        return [
+            Part(full, None, dtype, tensor.numel() * kind.values, "its memory has been freed or was never allocated")
+        ]
     return [Part(full, tensor, dtype, tensor.numel() * kind.values)]
 
 
@@ -102,7 +104,7 @@ def _unreadable(value: Tensor) -> str | None:
     if is_fake(value):
         return "fake tensor: it has no memory"
     if stands_for_another(value):
-        return "wrapper of a trace or a transform: it stands for another tensor"
+        return "wrapper of a trace or a transform: it represents another tensor"
     if type(value).__name__ == "AsyncCollectiveTensor" and not getattr(value, "completed", False):
         return "a collective is still writing it"
     if value.is_meta:

@@ -148,7 +148,7 @@ class Snapshot:
         end, pause = time.monotonic() + WAIT_S, 2e-5
         while not self.has_come():
             if time.monotonic() > end:
-                raise TimeoutError(f"the device has not answered for {WAIT_S:.0f} s")
+                raise TimeoutError(f"the device did not respond for {WAIT_S:.0f} s")
             time.sleep(pause)
             pause = min(1.5 * pause, 2e-4)
 

@@ -112,7 +112,7 @@ class TensorSaver:
             raise self._no_room()
 
     def _no_room(self) -> _NotSaved:
-        return _NotSaved(f"the quota of {self.quota_bytes:,} bytes (STEPSCOPE_SAVE_QUOTA) has no room for it")
+        return _NotSaved(f"the quota of {self.quota_bytes:,} bytes (STEPSCOPE_SAVE_QUOTA) has no space for it")
 
     def _write(self, host: Tensor, stem: str) -> Saved:
         try:

@@ -7,7 +7,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.ingest.torch_trace.compile_facts import CUDAGRAPHS, METRICS_EVENTS, SKIP_REASON
+from stepscope.viewer.ingest.torch_trace.compile_facts import (
+    CUDAGRAPHS,
+    METRICS_EVENTS,
+    SKIP_REASON,
+    phase_of_metrics,
+)
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -114,7 +119,7 @@ def _cannot_say(metrics: int, told: int, asked: int, recorded: bool) -> list[str
         )
     if metrics and not asked:
         said.append(
-            "The metrics do not say whether CUDA graphs were enabled: they do not hold the setting triton.cudagraphs."
+            "The metrics do not contain the setting triton.cudagraphs, which says whether CUDA graphs were enabled."
         )
     if not recorded:
         said.append(
@@ -144,7 +149,7 @@ def _skips(rows: list[sql.Row]) -> list[CudaGraphSkip]:
             source=parts[key][2],
             text=group[0][0],
             compiles=[
-                SkippedCompile(log, compile_id, frame, "backward" if "b" in event.split("_")[0] else "forward", record)
+                SkippedCompile(log, compile_id, frame, phase_of_metrics(event), record)
                 for _, log, compile_id, record, event, frame in group[:_MOST_COMPILES]
             ],
             count=len(group),

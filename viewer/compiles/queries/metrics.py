@@ -6,15 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from stepscope.viewer.ingest.torch_trace.compile_facts import METRICS_EVENTS
+from stepscope.viewer.ingest.torch_trace.compile_facts import METRICS_EVENTS, phase_of_metrics
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 Group = Literal["time", "cache", "size", "count", "failure", "other"]
 Unit = Literal["ns", "bytes", "count", "text"]
-_KINDS = {event: "forward" for event in METRICS_EVENTS}
-_KINDS |= {event: "backward" for event in METRICS_EVENTS if event.startswith(("bwd", "aot"))}
-_KINDS |= {event: "runtime" for event in METRICS_EVENTS if event.endswith("_runtime")}
+_KINDS = {event: "runtime" if event.endswith("_runtime") else phase_of_metrics(event) for event in METRICS_EVENTS}
 KINDS = ("forward", "backward", "runtime")
 _PREFERRED = (
     ("duration_us", "entire_frame_compile_time_s"),

@@ -133,7 +133,7 @@ def _why_missing(name: str, unit: InductorGraph) -> str:
         return "The code came from the cache, so the passes that write this graph did not run."
     if name == "code":
         return "This compile logged no generated code."
-    return "This log does not hold it: older versions of PyTorch write it only when provenance is tracked."
+    return "This log does not contain it: older versions of PyTorch log it only when provenance is tracked."
 
 
 def _facts(trace: Trace, unit: InductorGraph, launched: Sequence[str], pre: str, post: str, code: str) -> _Facts:
@@ -241,7 +241,7 @@ def _say_how(facts: _Facts, panes: Sequence[Pane]) -> None:
 
 def _words(nodes: str, missing: str | None, has_lines: bool) -> str:
     if missing:
-        return "nothing: one of the two is missing"
+        return "nothing, because one of the two is missing"
     lines_of_program = "the line of the program that both came from" if has_lines else ""
     return ", else ".join(filter(None, (nodes, lines_of_program))) or "nothing in this log"
 

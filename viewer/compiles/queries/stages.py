@@ -30,8 +30,8 @@ _OF_RUN = frozenset(name for name, kind in KINDS.items() if kind.inductor_run)
 _FROM_CACHE = ("codecache.py", "aot_autograd_result.py")
 """Modules of PyTorch that log the contents of a cache again."""
 LINES_OF_THE_COMPILE = (
-    "It came from a compile cache: the lines of the program in it are those that the graph was compiled from. Where"
-    " they are now, and what has changed, is said beside the kernels."
+    "The code came from a compile cache, so its program lines are those of the original compile. The lists of kernels"
+    " show where these lines are now and which have changed."
 )
 
 
@@ -202,20 +202,20 @@ def _missing(name: str, detail: CompileDetail, rows: Sequence[RecordRow], found:
     if name == "dynamo":
         if row.status in ("skipped", "empty"):
             return "Dynamo found nothing to compile in this frame."
-        return "Dynamo logged no graph: the compile ended before one was complete, or it was not begun by Dynamo."
+        return "Dynamo logged no graph: the compile ended before one was complete, or Dynamo did not start it."
     if not found["dynamo"] and not any(found.values()):
-        return "Dynamo handed no graph on, so this stage was never reached."
+        return "Dynamo passed no graph on, so this stage was never reached."
     if "aotautograd_cache_hit" in kinds and name in ("pre_grad", "joint"):
         return "AOTAutograd's cache had the result (hit), so this stage did not run."
     if name in ("joint", "backward") and "aot_inference_graph" in kinds:
-        return "No gradient is asked for: AOTAutograd traced an inference graph, which stands under Forward."
+        return "No gradients are required, so AOTAutograd traced an inference graph, which is shown under Forward."
     if name == "post_grad" and "fx_graph_cache_hit" in kinds:
         return (
             "The FX graph cache had the code (hit), so the post-grad passes did not run; this version of PyTorch "
             "does not log the graph that was stored with the code."
         )
     if name == "code" and found["post_grad"]:
-        return "The passes ran, but no code is in the log: Inductor failed after them, or its backend logs none."
+        return "The passes ran, but the log contains no code: Inductor failed after them, or its backend logs none."
     if name == "pre_grad":
-        return "No pre-grad graph is in this log: older versions of PyTorch write none, and other backends have none."
-    return "No record of this stage is in the log: the backend is not Inductor, or it logs none."
+        return "This log contains no pre-grad graph: older versions of PyTorch log none, and other backends have none."
+    return "The log contains no record of this stage: the backend is not Inductor, or it logs none."

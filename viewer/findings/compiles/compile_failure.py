@@ -46,7 +46,7 @@ def _finding(group: list[CompileEvent], fate: Fate, logs: int) -> Timed:
     if fate == "went on":
         title += "; the program went on"
     if first.status == "unfinished":
-        title = f"{first.name} was not compiled to its end{in_logs(logs)}: {first.cause}"
+        title = f"{first.name} was not compiled completely{in_logs(logs)}: {first.cause}"
     return first.time_ns, Finding(
         kind="compile_failure",
         severity=SEVERITIES[fate],

@@ -1,6 +1,6 @@
 """torch.export.draft_export met a problem that a strict export would have refused, so the exported program may be wrong
-for other inputs. There is one finding per kind of problem. Guards that tracing added are not counted, because they only
-restrict the inputs."""
+for other inputs. There is one finding per kind of problem. Guards that tracing added are information only, because they
+restrict the inputs but do not make the program wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _finding(evidence: Evidence, kind: str, count: int) -> Timed:
     return record_time(evidence.trace, first.record) or 0, Finding(
         kind="draft_export",
         severity="info" if kind == _HARMLESS else "warning",
-        title=f"Draft export: {plural(count, noun)}, first {_said(first)}",
+        title=f"Draft export: {plural(count, noun)}, the first is {_said(first)}",
         rule=rule_of(__doc__),
         evidence={"failures": count, "subjects": list(dict.fromkeys(row.subject for row in rows if row.subject))},
         page=f"/draft-export?{urlencode({'kind': kind})}",
@@ -40,5 +40,5 @@ def _finding(evidence: Evidence, kind: str, count: int) -> Timed:
 
 
 def _said(failure: ExportFailure) -> str:
-    subject = failure.subject or "without a name"
-    return subject if failure.result is None else f"{subject}, taken to be {failure.result}"
+    subject = failure.subject or "unnamed"
+    return subject if failure.result is None else f"{subject}, assumed to be {failure.result}"

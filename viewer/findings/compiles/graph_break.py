@@ -80,7 +80,7 @@ def _holds(held: list[HeldBuffer]) -> str:
     others = [one for one in _came_in(held) if one.storage_bytes >= least]
     if not others:
         return text
-    return f"{text}, and {format_bytes(_bytes(others))} made after it, or the caller's ({_names(others)})"
+    return f"{text}, and {format_bytes(_bytes(others))} allocated after it or by the caller ({_names(others)})"
 
 
 def _made(held: list[HeldBuffer]) -> list[HeldBuffer]:

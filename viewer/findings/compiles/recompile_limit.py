@@ -42,7 +42,7 @@ def _finding(group: list[CompileEvent], reasons: dict[tuple[int, str], str], log
     limit = _LIMIT.search(first.text)
     last = [reasons[event.log, event.compile_id] for event in group if (event.log, event.compile_id) in reasons]
     reached = f" ({limit[1]})" if limit else ""
-    then = "the call raised at" if first.status == "failed" else "it runs uncompiled since"
+    then = "the call raised at" if first.status == "failed" else "it has run uncompiled since"
     return first.time_ns, Finding(
         kind="recompile_limit",
         severity=SEVERITIES[fates.of(group[-1])] if first.status == "failed" else "warning",

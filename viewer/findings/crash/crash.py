@@ -100,7 +100,7 @@ def title_of(death: Death) -> str:
     if death.kind == "launch":
         return f"{death.error.title if death.error else 'An exception'}{_where(at)}"
     if death.kind == "after_end":
-        behind = "" if at.step is None else f", behind step {at.step}"
+        behind = "" if at.step is None else f", after step {at.step}"
         return f"Process {pid} {death.how} after its recording had ended{behind}"
     return f"Process {pid} {death.how}{_where(at)}"
 
@@ -111,7 +111,7 @@ def _where(at: LastSeen, word: str | None = None) -> str:
     if at.launch is None:
         return f" in step {at.step}"
     if at.returned and at.step_ended and word is None:
-        return f" after step {at.step}, in no launch"
+        return f" after step {at.step}, outside any launch"
     return f" {word or ('after' if at.returned else 'in')} {at.text}, {at.kernel}"
 
 

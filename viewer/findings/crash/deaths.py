@@ -88,12 +88,12 @@ class Death:
         if self.end is None:
             return "died"
         if self.end.timed_out:
-            return f"was ended after {format_ns(self.end.duration_ns)}, its time limit,"
+            return f"was ended at its time limit of {format_ns(self.end.duration_ns)}"
         if self.was_asked:
-            return f"was asked to stop by {self.end.signal_name}, and did,"
+            return f"was stopped by {self.end.signal_name}"
         if self.end.signal_name is not None:
-            return f"died of {self.end.signal_name}"
-        return f"left with exit code {self.end.exit_code}"
+            return f"was killed by {self.end.signal_name}"
+        return f"exited with code {self.end.exit_code}"
 
 
 def deaths(trace: Trace) -> list[Death]:

@@ -10,7 +10,7 @@ from stepscope.viewer.findings.crash.deaths import Death, cpp_facts, deaths, sam
 from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
 from stepscope.viewer.overview.rows import Finding
 
-SUMMARY = "An exception that nothing caught ended the program"
+SUMMARY = "An uncaught exception ended the program"
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -27,7 +27,7 @@ def _finding(group: Sequence[Death]) -> Finding:
     return Finding(
         kind="exception",
         severity="warning",
-        title=f"The program ended by {error.title}, {where}",
+        title=f"The program ended with {error.title}, {where}",
         rule=rule_of(__doc__),
         evidence={
             "pid": death.run.pid,

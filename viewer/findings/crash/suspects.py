@@ -210,7 +210,7 @@ def _sentence(one: SuspectArgument, written: bool) -> str:
 
 def _origin(one: SuspectArgument) -> str:
     if one.row.held == "uninitialised":
-        return "nobody wrote it"
+        return "never written"
     by = f"written by launch {one.producer.launch} ({one.producer.kernel})" if one.producer else ""
     when = one.values_seen.text if one.values_seen is not None else ""
     held = " ".join(part for part in (when, one.values) if part) if one.values else ""
@@ -241,14 +241,14 @@ def reach_sentence(found: Suspect) -> str | None:
     """Return whether the kernel's source accesses memory outside of the storages; None if nothing is known."""
     leaving = [one for one in found.reaches if one.leaves]
     if leaving:
-        return "by its source it " + "; ".join(_leaving(one) for one in leaving)
+        return "according to its source, it " + "; ".join(_leaving(one) for one in leaving)
     by_values = [one for one in found.reaches if one.may_leave and one.held]
     unknown = [one for one in found.reaches if one.leaves is None and one not in by_values]
     if by_values:
-        said = [f"with what {' and '.join(one.held)} held, it {_leaving(one)}" for one in by_values]
-        return "by its source, " + "; ".join([*said, *map(_unknown, unknown[:MOST_UNKNOWN])])
+        said = [f"with the values of {' and '.join(one.held)}, it {_leaving(one)}" for one in by_values]
+        return "according to its source, " + "; ".join([*said, *map(_unknown, unknown[:MOST_UNKNOWN])])
     if not unknown:
-        return "by its source every index stays within its storage" if found.reaches else None
+        return "according to its source, every index stays within its storage" if found.reaches else None
     rest = "; every other index stays within its storage" if len(unknown) < len(found.reaches) else ""
     more = [f"nor of {left} more" for left in [len(unknown) - MOST_UNKNOWN] if left > 0]
     return "; ".join([*map(_unknown, unknown[:MOST_UNKNOWN]), *more]) + rest
@@ -265,7 +265,7 @@ def _leaving(one: Reach) -> str:
 
 def _unknown(one: Reach) -> str:
     why = f" ({one.why_unknown})" if one.why_unknown else ""
-    return f"how far it {one.does} {one.name} ({one.parameter}) is not known{why}"
+    return f"it is unknown how far it {one.does} {one.name} ({one.parameter}){why}"
 
 
 def argument_facts(found: Suspect) -> list[dict[str, Any]]:

@@ -56,7 +56,7 @@ def _child(run: RunRow) -> Finding:
     return Finding(
         kind="not_recorded",
         severity="info",
-        title=f"Not recorded: the end of {forked}process {run.pid} (it ended without saying so)",
+        title=f"Not recorded: the end of {forked}process {run.pid} (it wrote no end record)",
         rule=rule_of(__doc__),
         evidence={"pid": run.pid, "parent_pid": run.parent_pid},
         page=f"/records?log={run.log}",

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
 from stepscope.viewer.overview.rows import Finding, RunRow
 
-SUMMARY = "A log could not be read, or not all of it"
+SUMMARY = "A log could not be read completely"
 
 _FIRST = 0
 

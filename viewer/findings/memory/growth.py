@@ -35,7 +35,7 @@ _LAST = 2**62
 LEAST_BYTES, WARNED_BYTES, MUCH_BYTES, WARNED_SHARE = 4 << 10, 64 << 10, 1 << 20, 0.01
 """Bytes per step of all buffers with the same holders, and the share of the peak."""
 _COLLECTED = {
-    True: "; a garbage collection frees it: a cycle of references holds it",
+    True: "; a garbage collection frees it, so a reference cycle retains it",
     False: "; a garbage collection does not free it",
     None: "",
 }

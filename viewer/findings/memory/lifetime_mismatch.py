@@ -46,13 +46,13 @@ _TEXTS = {
     "missing_death": "was not freed",
     "unexpected_death": "was freed early",
     "missing_allocation": "was not allocated",
-    "unexpected_allocation": "was allocated, which nothing expects",
+    "unexpected_allocation": "was allocated unexpectedly",
 }
 _TOLD = {
-    "missing_death": "expects it dead",
-    "unexpected_death": "expects it alive",
-    "missing_allocation": "expects it made",
-    "unexpected_allocation": "does not name it",
+    "missing_death": "expects it to be freed",
+    "unexpected_death": "expects it to be alive",
+    "missing_allocation": "expects it to be allocated",
+    "unexpected_allocation": "does not expect it",
 }
 
 
@@ -177,7 +177,7 @@ def _what(rows: Sequence[Row]) -> str:
 def _places(rows: Sequence[LifetimeMismatchRow]) -> str:
     """Return the expected and the actual position, as far as they are the same for all rows."""
     both = ({_expected(row) for row in rows}, {_actual(row) for row in rows})
-    return ", ".join(texts.pop() for texts in both if len(texts) == 1) or "each at another place"
+    return ", ".join(texts.pop() for texts in both if len(texts) == 1) or "each at a different position"
 
 
 def _told(rows: Sequence[CheckMismatchRow]) -> str:
@@ -200,16 +200,16 @@ def _readers(trace: Trace, row: LifetimeMismatchRow) -> list[str]:
 
 
 def _expected(row: LifetimeMismatchRow) -> str:
-    verb = "to die" if row.kind.endswith("death") else "to be made"
+    verb = "to be freed" if row.kind.endswith("death") else "to be allocated"
     if row.expected is None:
-        return "expected to outlive the call" if row.kind.endswith("death") else "not expected"
+        return "expected to outlive the call" if row.kind.endswith("death") else "not scheduled"
     return f"expected {verb} {_place(row.kind, row.expected, row.expected_kernel, row.expected_snode)}"
 
 
 def _actual(row: LifetimeMismatchRow) -> str:
     if row.actual is None:
-        return "alive after the call" if row.kind.endswith("death") else "never made"
-    verb = "died" if row.kind.endswith("death") else "made"
+        return "alive after the call" if row.kind.endswith("death") else "never allocated"
+    verb = "freed" if row.kind.endswith("death") else "allocated"
     return f"{verb} {_place(row.kind, row.actual, row.actual_kernel, row.actual_snode)}"
 
 

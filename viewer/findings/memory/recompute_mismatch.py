@@ -33,7 +33,7 @@ def _finding(trace: Trace, group: list[RecomputeRow]) -> Timed:
         kind="recompute_mismatch",
         severity="info" if first.is_explained else "warning",
         title=(
-            f"{first.pass_name}{_where(trace, first)} carried wrong memory figures along{times(len(group))}: "
+            f"The memory figures of {first.pass_name}{_where(trace, first)} are wrong{times(len(group))}: "
             f"{_moving(first)}; {_differing(first.reasons)}; {_peak(first)}{explained}"
         ),
         rule=rule_of(__doc__),

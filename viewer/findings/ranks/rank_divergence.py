@@ -16,9 +16,9 @@ SUMMARY = "Ranks differ"
 
 WHAT = {
     "collectives": "collectives",
-    "compile_ids": "what they compile",
+    "compile_ids": "compiles",
     "graphs": "graphs",
-    "tensors": "the shapes of tensors",
+    "tensors": "tensor shapes",
     "caches": "cache decisions",
     "times": "time per compile",
 }

@@ -37,7 +37,7 @@ def _finding(trace: Trace, change: ChangedValue) -> Timed:
     return where.time_unix_ns, Finding(
         kind="changed_without_writer",
         severity="critical",
-        title=(f"{change.name} changed without a launch that writes it, before {where.text}: {sites[row.site].kernel}"),
+        title=(f"{change.name} changed although no launch wrote it, before {where.text}: {sites[row.site].kernel}"),
         rule=rule_of(__doc__),
         evidence={
             "step": change.step,

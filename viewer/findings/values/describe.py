@@ -115,7 +115,7 @@ def read(arguments: Sequence[FlowArgument]) -> list[str]:
             lines += [describe(label(argument), row) for row in argument.before]
         elif argument.held == "uninitialised":
             if argument.role == "in":
-                lines.append(f"{label(argument)} uninitialised: nobody wrote it")
+                lines.append(f"{label(argument)} uninitialised: never written")
         else:
             lines.append(f"{label(argument)} not read")
     return _some(lines)
@@ -167,7 +167,7 @@ def inside(site: SiteRow) -> str | None:
         return None
     rest = f", and {len(names) - _MOST_OPERATORS:,} more" if len(names) > _MOST_OPERATORS else ""
     listed = ", ".join(names[:_MOST_OPERATORS])
-    return f"one kernel computes {len(names)} operators ({listed}{rest}): nothing inside it can be seen"
+    return f"one kernel computes {len(names)} operators ({listed}{rest}): the values inside it are not recorded"
 
 
 def source_line(site: SiteRow, *, infinite: bool = False) -> SourceLine | None:

@@ -229,8 +229,8 @@ def _title(tracer: Tracer, case: Case, place: str, graph: str) -> str:
     if case.how == "not known":
         return f"{words} first seen in {place}: {kernel}, input {name}"
     if hop.argument.argument < 0:
-        return f"{words} came in with {_given(name)} {name} of {graph}: no launch that was recorded names it"
-    return f"{words} came in with {_given(name)} {name} of {graph}: first used in {place}, {kernel}"
+        return f"{words} entered with {_given(name)} {name} of {graph}: no recorded launch uses it"
+    return f"{words} entered with {_given(name)} {name} of {graph}: first used in {place}, {kernel}"
 
 
 def _severity(tracer: Tracer, case: Case) -> Any:
@@ -261,7 +261,7 @@ def _grown(tracer: Tracer, case: Case) -> str:
     if case.how == "not known":
         return f"; the {words} in {name} was there before, in launch {launch}: {kernel}"
     if case.grown_from.how == "came in":
-        return f", caused by {words} that came in with {name}"
+        return f", caused by {words} that entered with {name}"
     if first.row.moment == "before":
         return f", caused by {words} that launch {launch} read: {kernel}, input {name}"
     return f", caused by {words} from launch {launch}: {kernel}, output {name}"

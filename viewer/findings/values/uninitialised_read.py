@@ -11,7 +11,7 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.nonfinite import launch_place
 
-SUMMARY = "Memory that nothing wrote is read"
+SUMMARY = "Uninitialised memory is read"
 TITLE_IS_MEASURED = True
 
 
@@ -29,7 +29,7 @@ def _finding(trace: Trace, group: list[UninitialisedRead]) -> Timed:
     return where.time_unix_ns, Finding(
         kind="uninitialised_read",
         severity="critical",
-        title=f"Memory that nothing wrote is read in {where.text}: {site.kernel}, input {first.name}",
+        title=f"Uninitialised memory is read in {where.text}: {site.kernel}, input {first.name}",
         rule=rule_of(__doc__),
         evidence={
             "step": first.step,

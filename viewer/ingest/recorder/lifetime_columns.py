@@ -41,7 +41,7 @@ def add_lifetimes(batches: MemoryBatches, rows: IndexRows, log: int, places: Lau
         rows.add_columns("inner_bytes", {"log": np.full(len(call_id), log), **inner._asdict(), "call": call_id})
         _add_left_behind(batches, rows, log, followed, layout_ids)
     elif any(batch.call for batch in batches.growth or ()):
-        batches.damage.add("unknown_storage", "storages left behind, and no call whose storages were followed")
+        batches.damage.add("unknown_storage", "storages left behind, but no call whose storages were tracked")
     if places is not None:
         _add_allocator(batches, rows, log, places)
     for mismatch in batches.mismatches:
@@ -111,7 +111,7 @@ class _Followed:
         known = (by >= 0) & (index >= 0) & (index < self.length[by])
         if not known.all():
             self._batches.damage.add(
-                "unknown_storage", f"{int((~known).sum()):,} storages that no call is known to know"
+                "unknown_storage", f"{int((~known).sum()):,} storages that belong to no known call"
             )
         parent[met[known]] = self.offset[by[known]] + index[known]
         for _ in range(_MOST_JUMPS):
@@ -177,7 +177,7 @@ class _Followed:
         outside = {name: np.array(column, dtype=np.int64) for name, column in self._batches.deaths.items()}
         late = self.find(outside["dead_call"], outside["dead_index"])
         if (late < 0).any():
-            text = f"{int((late < 0).sum()):,} deaths of storages that no call is known to know"
+            text = f"{int((late < 0).sum()):,} frees of storages that belong to no known call"
             self._batches.damage.add("unknown_storage", text)
         known = late >= 0
         nowhere = np.full(int(known.sum()), UNKNOWN, dtype=np.int64)
@@ -198,7 +198,7 @@ class _Followed:
         one, other = deaths.call[again], deaths.call[first[again]]
         again = again[~(self._is_around(one, other) | self._is_around(other, one))]
         if len(again):
-            text = f"{len(again):,} storages die twice; the first time counts"
+            text = f"{len(again):,} storages are freed twice; the first time counts"
             self._batches.damage.add("broken_lifetimes", text)
         chosen = chosen[chosen >= 0]
         return _Deaths(*(column[chosen] for column in deaths))

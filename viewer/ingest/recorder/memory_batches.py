@@ -92,7 +92,7 @@ class MemoryBatches:
 
     def _keep_first(self, known: dict, key: object, value: MemoryRecord, what: str, place: RecordPlace) -> None:  # type: ignore[type-arg]
         if known.setdefault(key, value) != value:
-            self.damage.add("broken_lifetimes", f"{what} is there twice; the first is kept", place.line, place.byte)
+            self.damage.add("broken_lifetimes", f"{what} exists twice; the first is kept", place.line, place.byte)
 
     def _add(self, batch: Lifetimes, place: RecordPlace) -> None:
         if len(batch.call) != len(batch.layout):
@@ -101,7 +101,7 @@ class MemoryBatches:
             raise BadPayload("Lifetimes has columns of unequal length")
         _check_columns(batch.allocator, "call")
         for layout in sorted(set(batch.layout) - self.layouts.keys()):
-            text = f"lifetimes of layout {layout}, which does not stand before them"
+            text = f"lifetimes of layout {layout}, which does not precede them"
             self.damage.add("unknown_layout", text, place.line, place.byte)
         for into, source in ((self.calls, batch), (self.deaths, batch), (self.allocator, batch.allocator)):
             for name, column in into.items():
@@ -178,7 +178,7 @@ def _check_columns(value: object, first: str, without: tuple[str, ...] = ()) -> 
 def _check_bytes(columns: dict[str, list[int]]) -> None:
     for name, column in columns.items():
         if column and not 0 <= min(column) <= max(column) <= MOST_BYTES:
-            raise BadPayload(f"{name} holds a number of bytes that cannot be")
+            raise BadPayload(f"{name} contains an invalid number of bytes")
 
 
 def _check_schedule(memory: SchedulerMemory) -> None:
@@ -195,7 +195,7 @@ def _check_schedule(memory: SchedulerMemory) -> None:
     )
     for name in names[4:]:  # a schedule that frees more than it allocates may go below 0
         if any(abs(size) > MOST_BYTES for size in getattr(memory, name)):
-            raise BadPayload(f"SchedulerMemory.{name} holds a number of bytes that cannot be")
+            raise BadPayload(f"SchedulerMemory.{name} contains an invalid number of bytes")
 
 
 def _bytes_of(buffers: ScheduledBuffers) -> dict[str, list[int]]:
@@ -209,7 +209,7 @@ def check_layout(layout: LifetimeLayout) -> None:
         raise BadPayload("LifetimeLayout has columns of unequal length")
     _check_bytes({"LifetimeLayout.storage_bytes": layout.storage_bytes})
     if layout.dead and not 0 <= min(layout.dead) <= max(layout.dead) < len(layout.name):
-        raise BadPayload("LifetimeLayout.dead names a storage that is not there")
+        raise BadPayload("LifetimeLayout.dead names a storage that does not exist")
     if min(layout.born, default=0) < 0 or min(layout.dead_at, default=0) < 0:
         raise BadPayload("LifetimeLayout has a position before the call")
 
@@ -219,7 +219,7 @@ def check_step_mismatch(value: MemoryStepMismatch) -> None:
     newer = [name for name in ("storage", "times") if not getattr(value, name)]
     _check_columns(value, "kind", without=("graph", "call", "file", "line", "is_final_step", "site", *newer))
     if any(not 0 < times <= MOST_TIMES for times in value.times):
-        raise BadPayload("MemoryStepMismatch.times holds a number that cannot be")
+        raise BadPayload("MemoryStepMismatch.times contains an invalid number")
 
 
 def check_recompute(value: RecomputeMismatch) -> None:

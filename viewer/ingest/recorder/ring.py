@@ -43,7 +43,7 @@ class RingRows:
         streams, damaged = list(filter(_can_be, ring.streams)), ring.damaged + lost
         self.ring = replace(ring, calls=calls, steps=steps, marks=marks, streams=streams)
         if damaged:
-            damage.add("broken_ring", f"{damaged:,} blocks of the launch ring cannot be")
+            damage.add("broken_ring", f"{damaged:,} blocks of the launch ring are invalid")
 
     @property
     def has_ended(self) -> bool:

@@ -217,7 +217,7 @@ class RuntimeRecords:
             places = self._add_launches()
         with contained("symbols of calls"):
             self._add_symbols(places)
-        with contained("where each thread stood"):
+        with contained("the position of each thread"):
             self.ring.add_rows(self.rows, self.log, self.batches, places, self.graph_rows.graph_id)
         with contained("values"):
             self._add_values(places)

@@ -26,7 +26,7 @@ class SymbolBatches:
         if len(batch.call) != len(batch.assigned):
             raise BadPayload("CallSymbols has columns of unequal length")
         if any(not 0 <= number < len(batch.assignments) for number in batch.assigned):
-            raise BadPayload("CallSymbols names an assignment that it does not have")
+            raise BadPayload("CallSymbols names an assignment that does not exist")
         for one in batch.assignments:
             if not len(one.symbol) == len(one.launches) == len(one.value):
                 raise BadPayload("Assignment has columns of unequal length")

@@ -96,7 +96,7 @@ def _dense(column: Sparse | None, count: int, otherwise: int, path: str) -> Ints
 def _positions(rows: list[int], count: int, path: str) -> Ints:
     at = np.array(rows, dtype=np.int64)
     if len(at) and (at.min() < 0 or at.max() >= count):
-        raise BadPayload(f"{path} names a row that is not there")
+        raise BadPayload(f"{path} names a row that does not exist")
     return at
 
 

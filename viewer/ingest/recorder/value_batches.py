@@ -53,7 +53,7 @@ class ValueRecords:
         if known != layout:
             self.damage.add(
                 "broken_values",
-                f"value layout {layout.layout} is there twice; the first is kept",
+                f"value layout {layout.layout} exists twice; the first is kept",
                 place.line,
                 place.byte,
             )
@@ -63,7 +63,7 @@ class ValueRecords:
         from stepscope.viewer.ingest.recorder.value_batch import batch_of
 
         for layout in sorted(set(values.layout) - self.layouts.keys()):
-            text = f"values of layout {layout}, which does not stand before them"
+            text = f"values of layout {layout}, which does not precede them"
             self.damage.add("unknown_layout", text, place.line, place.byte)
         self.batches.append(batch_of(values, place, self.damage))
 

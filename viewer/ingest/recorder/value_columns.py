@@ -208,8 +208,8 @@ def _columns(
     for name in COUNTS:
         absurd |= (columns[name] != UNCOUNTED) & ((columns[name] < 0) | (columns[name] > looked))
     if absurd.any():
-        problem("absurd_value", f"{int(absurd.sum()):,} rows of values count what cannot be")
-        columns["skipped"] = np.where(absurd, "its counts cannot be", columns["skipped"])
+        problem("absurd_value", f"{int(absurd.sum()):,} rows of values have impossible counts")
+        columns["skipped"] = np.where(absurd, "its counts are impossible", columns["skipped"])
     return columns
 
 

@@ -12,35 +12,38 @@ def _kinds(view: str, titles: Mapping[str, tuple[str, str]]) -> dict[str, Record
 
 
 _CACHES = {
-    "fx_graph_cache": ("FX graph cache", "Inductor looks its graph up in the cache of compiled graphs."),
-    "aotautograd_cache": ("AOTAutograd cache", "AOTAutograd looks up a whole compile: forward, backward and metadata."),
+    "fx_graph_cache": ("FX graph cache", "Inductor's lookup of the graph in the cache of compiled graphs."),
+    "aotautograd_cache": (
+        "AOTAutograd cache",
+        "AOTAutograd's lookup of a whole compile: forward, backward and metadata.",
+    ),
 }
 _STATES = {"hit": "hit", "miss": "miss", "bypass": "bypassed", "saved": "saved", "hash": "key"}
 
 _GRAPHS: Mapping[str, tuple[str, str]] = {
     "aot_inference_graph_after_hop_passes": (
-        "Inference graph after passes over operators of higher order",
-        "The inference graph once operators that hold graphs have been worked on.",
+        "Inference graph after passes over higher-order operators",
+        "The inference graph after the passes over operators that contain graphs.",
     ),
     "aot_saved_tensors_hooks_graphs": (
         "Graphs of hooks on saved tensors",
-        "Hooks that pack and unpack what is saved for the backward, traced into graphs.",
+        "The traced graphs of hooks that pack and unpack tensors saved for the backward.",
     ),
     "compiled_autograd_graph_pre_reordering": (
-        "Graph from compiled autograd, in its first order",
-        "The captured backward before accumulations and hooks are moved to where eager autograd runs them.",
+        "Graph from compiled autograd before reordering",
+        "The captured backward before gradient accumulations and hooks are moved to the positions of eager autograd.",
     ),
-    "make_fx_fail_partial": ("Graph up to a failure", "What make_fx had traced when it failed."),
+    "make_fx_fail_partial": ("Graph before a failure", "The operations that make_fx had traced when it failed."),
     "overlap_scheduling_graph_before": ("Before overlap scheduling", "The graph before collectives are moved."),
     "overlap_scheduling_graph_after": (
         "After overlap scheduling",
-        "The graph after collectives were moved so that computation hides them.",
+        "The graph after collectives were moved to overlap with computation.",
     ),
     "pre_decomp_comms": ("Before collectives are decomposed", "The graph before its collectives are decomposed."),
     "post_decomp_comms": ("After collectives are decomposed", "The graph after its collectives were decomposed."),
     "min_cut_failed_fx_graph": (
-        "Graph whose cut failed",
-        "The joint graph that could not be cut into forward and backward.",
+        "Graph that could not be partitioned",
+        "The joint graph that the partitioner could not separate into forward and backward.",
     ),
 } | {
     f"{when}_activation_quantization_{part}_aten_pass": (
@@ -53,13 +56,13 @@ _GRAPHS: Mapping[str, tuple[str, str]] = {
 
 _SOURCES: Mapping[str, tuple[str, str]] = {
     "inductor_autotune_at_compile_time_code": (
-        "Code of autotuning",
-        "The program that Inductor ran while compiling to choose among kernels.",
+        "Autotuning code",
+        "The program that Inductor ran during the compile to choose the fastest kernels.",
     ),
-    "compiled_fn_wrapper": ("Generated wrapper", "Source of the function that AOTAutograd puts around compiled code."),
+    "compiled_fn_wrapper": ("Generated wrapper", "Source of the function with which AOTAutograd wraps compiled code."),
     "runtime_wrapper_orchestration": (
         "Generated run-time wrapper",
-        "Source of what runs around each call: inputs that are changed or aliased, outputs that are views.",
+        "Source of the code that runs around each call and handles mutated inputs, aliases and outputs that are views.",
     ),
     "compiled_function_forward": (
         "Generated forward",
@@ -69,24 +72,36 @@ _SOURCES: Mapping[str, tuple[str, str]] = {
         "Generated backward",
         "Source of the backward of the autograd function around compiled code.",
     ),
-    "backward_prologue": ("Generated begin of a backward", "Source of what makes ready the inputs of a backward."),
-    "backward_epilogue": ("Generated end of a backward", "Source of what hands on the outputs of a backward."),
-    "subclass_wrapper": ("Generated wrapper of subclasses", "Source of what takes tensor subclasses apart and back."),
+    "backward_prologue": (
+        "Generated prologue of a backward",
+        "Source of the code that prepares the inputs of a backward.",
+    ),
+    "backward_epilogue": (
+        "Generated epilogue of a backward",
+        "Source of the code that returns the outputs of a backward.",
+    ),
+    "subclass_wrapper": (
+        "Generated wrapper of subclasses",
+        "Source of the code that unwraps and rewraps tensor subclasses.",
+    ),
 }
 
 _TEXTS: Mapping[str, tuple[str, str]] = {
     "aot_forward_graph_fw_subclass_metadata": (
         "Metadata of tensor subclasses",
-        "How inputs and outputs that are tensor subclasses are taken apart and put together again.",
+        "How inputs and outputs that are tensor subclasses are unwrapped and rewrapped.",
     ),
     "aot_joint_graph_sync_decision_cross_ranks": (
         "Saved values agreed on by all ranks",
-        "Ranks that chose to save different values for the backward take the choice of one.",
+        "Ranks that chose to save different values for the backward use the choice of one rank.",
     ),
-    "compiler_collective": ("What ranks told each other", "What this rank knew of its inputs when ranks compared."),
+    "compiler_collective": (
+        "Data exchanged between ranks",
+        "What this rank knew about its inputs when the ranks compared them.",
+    ),
     "inductor_fx_passes_overlap_bucketing": (
         "Buckets for overlap",
-        "Which collectives were put together into buckets, and why.",
+        "The collectives that were combined into buckets, and the reasons.",
     ),
     "inductor_overlap_cyclic_extra_deps": (
         "Cycle among dependencies",
@@ -94,58 +109,67 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
     ),
     "inductor_spmd_graph_mismatch": (
         "Ranks with different graphs",
-        "Ranks that should run one program have different graphs: collectives may hang or mix up data.",
+        "Ranks of one program have different graphs, so collectives may hang or corrupt data.",
     ),
     "reorder_communication_preserving_peak_memory": (
         "Collectives moved earlier",
-        "What the pass that starts collectives earlier did to each, within the peak of memory.",
+        "The moves of the pass that starts collectives earlier within the peak memory limit.",
     ),
-    "sink_waits_iterative_info": ("Waits moved later", "What the pass that awaits collectives later did to each."),
+    "sink_waits_iterative_info": ("Waits moved later", "The moves of the pass that waits for collectives later."),
     "scheduler_nodes_before_comm_overlap": (
         "Scheduler nodes before overlap",
         "Nodes in their order before collectives are moved.",
     ),
-    "min_cut_failed_edge_list": ("Edges of a cut that failed", "The flow graph that could not be cut."),
+    "min_cut_failed_edge_list": (
+        "Edges of a failed partitioning",
+        "The flow graph for which no minimum cut was found.",
+    ),
     "pre_bucketing_fsdp_collectives": (
-        "Collectives of FSDP, in numbers",
-        "How many were put together, and into how many.",
+        "Counts of FSDP collectives",
+        "The number of collectives before and after they were combined.",
     ),
     "compile_worker_sidecar_death": (
         "The process of the compile workers died",
-        "Compiles that waited for it failed; TORCHINDUCTOR_COMPILE_THREADS=1 has PyTorch compile without it.",
+        "Compiles that waited for it failed. TORCHINDUCTOR_COMPILE_THREADS=1 disables the worker processes.",
     ),
 }
 
 _COMMAS: Mapping[str, tuple[str, str]] = {
-    "fx_compute_nodes_runtime_estimation": ("Estimated times of nodes", "How long each node should take."),
+    "fx_compute_nodes_runtime_estimation": ("Estimated times of nodes", "The estimated time of each node."),
     "fx_collectives_node_runtime_estimation": (
         "Estimated times of collectives",
-        "How long each collective should take.",
+        "The estimated time of each collective.",
     ),
     "fx_collectives_analytical_estimation": (
         "Calculated times of collectives",
-        "How long each collective should take by its size.",
+        "The time of each collective, calculated from its size.",
     ),
 }
 
 _JSON: Mapping[str, tuple[str, str]] = {
     "min_cut_information": (
-        "What is saved and what is computed again",
-        "How the partitioner chose between memory and work for the backward.",
+        "Saved and recomputed values",
+        "The partitioner's decisions to save or recompute each value for the backward.",
     ),
     "invoke_subgraph_backward_duplicate": (
         "Another backward of a region",
-        "A nested region was compiled again for gradients of other strides.",
+        "A nested region was compiled again for gradients with different strides.",
     ),
-    "fx_net_acc_splitter_finder_events": ("Events of the splitter", "Which nodes the splitter moved, and why."),
+    "fx_net_acc_splitter_finder_events": (
+        "Events of the splitter",
+        "The nodes that the splitter moved, and the reasons.",
+    ),
     "pge_profile_vs_analytical": (
         "Profile against estimate",
-        "Times of operators in a profile beside those that were calculated.",
+        "Measured times of operators from a profile, and their calculated times.",
     ),
-    "pre_bucketing_collective_sizes": ("Sizes of collectives", "Sizes before collectives are put together."),
-    "pre_bucketing_collective_sizes_after": ("Sizes of buckets", "Sizes after collectives were put together."),
-    "memoizer_artifacts": ("Entries of a memoizer", "What the caching of choices of autotuning held."),
-    "inductor_runtime_estimations": ("Estimated times", "How long each operator should take."),
+    "pre_bucketing_collective_sizes": ("Sizes of collectives", "Sizes of collectives before they are combined."),
+    "pre_bucketing_collective_sizes_after": (
+        "Sizes of buckets",
+        "Sizes of the buckets into which collectives were combined.",
+    ),
+    "memoizer_artifacts": ("Entries of a memoizer", "Cached autotuning choices."),
+    "inductor_runtime_estimations": ("Estimated times", "The estimated time of each operator."),
     "compile_worker_status": (
         "Jobs of the compile workers",
         "Jobs that were still running in Inductor's worker processes when their watchdog looked.",
@@ -154,17 +178,20 @@ _JSON: Mapping[str, tuple[str, str]] = {
 
 _KEYLESS: Mapping[str, tuple[str, str]] = {
     "aotautograd_cache_pickle_failure": (
-        "AOTAutograd cache: key could not be made",
-        "Something in the compile cannot be pickled, so that no key can be made of it.",
+        "AOTAutograd cache: no key could be computed",
+        "A part of the compile cannot be pickled, so no cache key could be computed.",
     ),
-    "dynamo_cache_bypass": ("Precompile cache bypassed", "What Dynamo compiled could not be put into a package."),
-    "dynamo_cache_entries": ("Precompile cache: entries", "What Dynamo's package of compiled code holds."),
+    "dynamo_cache_bypass": (
+        "Precompile cache bypassed",
+        "The code that Dynamo compiled could not be added to a package.",
+    ),
+    "dynamo_cache_entries": ("Precompile cache: entries", "The content of Dynamo's package of compiled code."),
     "dynamo_cache_exception": ("Precompile cache failed", "Saving or loading compiled code raised an error."),
-    "precompile_cache_bypass": ("Precompile cache bypassed", "This compile could not be put into a package."),
+    "precompile_cache_bypass": ("Precompile cache bypassed", "This compile could not be added to a package."),
 }
 
 _STATE_OF_CODE = (
-    "What profile-guided optimisation knows of inputs: those that were seen to vary are compiled as dynamic"
+    "The input profile of profile-guided optimization. Sizes that varied in earlier runs are compiled as dynamic"
 )
 
 ARTIFACTS: Mapping[str, RecordKind] = {
@@ -186,7 +213,7 @@ ARTIFACTS: Mapping[str, RecordKind] = {
     ),
     "before_post_grad_graph": RecordKind(
         "Before post-grad passes",
-        "The graph of ATen operators before Inductor's last passes.",
+        "The graph of ATen operators before Inductor's post-grad passes.",
         "code_views.graph",
         of_compile=True,
         stage="post_grad",
@@ -195,7 +222,7 @@ ARTIFACTS: Mapping[str, RecordKind] = {
     ),
     "after_post_grad_graph": RecordKind(
         "After post-grad passes",
-        "The graph after Inductor's last passes.",
+        "The graph after Inductor's post-grad passes.",
         "code_views.graph",
         of_compile=True,
         stage="post_grad",
@@ -203,8 +230,8 @@ ARTIFACTS: Mapping[str, RecordKind] = {
         inductor_run="begins",
     ),
     "inductor_post_grad_graph": RecordKind(
-        "Graph after grad passes",
-        "The graph after Inductor's last passes over it: kernels are made from this one.",
+        "Post-grad graph",
+        "The graph after Inductor's post-grad passes. Inductor generates kernels from this graph.",
         "code_views.graph",
         of_compile=True,
         stage="post_grad",
@@ -213,20 +240,20 @@ ARTIFACTS: Mapping[str, RecordKind] = {
     ),
     "fx_graph_runnable": RecordKind(
         "Runnable graph",
-        "A Python program that compiles and runs this graph alone: for a bug report or a bisection.",
+        "A Python program that compiles and runs only this graph, for a bug report or a bisection.",
         "code_views.python",
         of_compile=True,
         inductor_run="begins",
     ),
     "aot_forward_graph_fw_metadata": RecordKind(
         "Metadata of views and mutations",
-        "What AOTAutograd found out of inputs and outputs: which are changed, which alias others.",
+        "AOTAutograd's analysis of inputs and outputs: mutations and aliases.",
         "inductor_views.code_or_prose",
         of_compile=True,
     ),
     "before_pre_grad_graph": RecordKind(
         "Before pre-grad passes",
-        "Dynamo's graph before Inductor's first passes.",
+        "Dynamo's graph before Inductor's pre-grad passes.",
         "code_views.pre_grad_graph",
         of_compile=True,
         stage="pre_grad",
@@ -234,7 +261,7 @@ ARTIFACTS: Mapping[str, RecordKind] = {
     ),
     "after_pre_grad_graph": RecordKind(
         "After pre-grad passes",
-        "Dynamo's graph after Inductor's first passes.",
+        "Dynamo's graph after Inductor's pre-grad passes.",
         "code_views.pre_grad_graph",
         of_compile=True,
         stage="pre_grad",
@@ -255,110 +282,111 @@ ARTIFACTS: Mapping[str, RecordKind] = {
     },
     "fx_graph_bundled_cache_hit": RecordKind(
         "FX graph cache: hit in a bundle",
-        "The compiled graph came with the entry of the AOTAutograd cache.",
+        "The compiled graph was part of the entry in the AOTAutograd cache.",
         "cache_views.lookup",
     ),
-    "torch_version": RecordKind("Version of PyTorch", "Which PyTorch wrote this log.", "cache_views.torch_version"),
+    "torch_version": RecordKind(
+        "PyTorch version", "The version of PyTorch that wrote this log.", "cache_views.torch_version"
+    ),
     "torch._functorch.config": RecordKind(
-        "Settings of AOTAutograd", "Values of torch._functorch.config at this compile.", "inductor_views.config"
+        "AOTAutograd settings", "Values of torch._functorch.config at this compile.", "inductor_views.config"
     ),
     "recompile_reasons": RecordKind(
-        "Why it is compiled again",
-        "The frame had compiled code, but a guard failed; with too many such the frame runs eagerly.",
+        "Reasons for recompilation",
+        "The frame had compiled code, but a guard failed. After too many recompiles the frame runs uncompiled.",
         "dynamo_views.recompile",
     ),
     "dynamo_graph_break_reason": RecordKind(
         "Graph break",
-        "Dynamo met something that it cannot trace: the graph ends here, and another may begin behind it.",
+        "Dynamo cannot trace an operation, so the graph ends here. Another graph may start after it.",
         "dynamo_views.graph_break",
     ),
-    "dynamo_error": RecordKind("Compile failed", "Dynamo gave up on this frame with an error.", "dynamo_views.error"),
+    "dynamo_error": RecordKind(
+        "Compile failed", "The compile of this frame ended with an error.", "dynamo_views.error"
+    ),
     "eager_compile_backwards_failure": RecordKind(
         "Compile of a backward failed",
-        "The backward could not be compiled together with the forward; it is tried again when it is needed.",
+        "The backward could not be compiled together with the forward. It is compiled again when it is needed.",
         "dynamo_views.error",
     ),
     "dynamo_side_effects": RecordKind(
         "Side effects",
-        "The traced function changes things outside of itself; the compiled code does so after the graph has run.",
+        "The traced function changes outside objects. The compiled code makes these changes after the graph has run.",
         "dynamo_views.side_effects",
     ),
     "compiled_autograd_compile_reasons": RecordKind(
-        "Why the backward is captured again",
-        "What was new to compiled autograd in this backward.",
+        "Reasons for capturing the backward again",
+        "The differences in this backward that compiled autograd had not captured before.",
         "dynamo_views.compile_reasons",
     ),
     "fx_interpreter_error": RecordKind(
-        "Error while a graph was run", "An operation of the graph raised an error.", "code_views.graph_after_text"
+        "Error during a graph run", "An operation of the graph raised an error.", "code_views.graph_after_text"
     ),
     "min_cut_failed_svg": RecordKind(
-        "Drawing of a graph whose cut failed",
+        "Drawing of a graph that could not be partitioned",
         "An SVG of the joint graph; download it to look at it.",
         "code_views.plain",
     ),
     "triton_kernel_info": RecordKind(
         "Triton kernels",
-        "What each Triton kernel of this compile took to compile and tune.",
+        "The compile and autotuning time of each Triton kernel.",
         "inductor_views.kernels",
         of_compile=True,
     ),
     "graph_execution": RecordKind(
         "Order of graphs at run time",
-        "Compiled graphs in the order in which they ran; written at the end of a recording of it.",
+        "The compiled graphs in the order in which they ran.",
         "inductor_views.execution",
     ),
     "inductor_collective_schedule": RecordKind(
         "Order of collectives",
-        "Collectives as the generated code issues them: ranks whose orders differ wait for each other forever.",
+        "The collectives in the order of the generated code. Ranks with different orders wait for each other forever.",
         "inductor_views.schedule",
     ),
     "inductor_runtime_and_tensor_meta": RecordKind(
         "Estimated times and outputs",
-        "What Inductor expects each scheduler node to take, and what it writes.",
+        "The estimated time and the outputs of each scheduler node.",
         "inductor_views.runtime_meta",
     ),
     "inductor_provenance_tracking_node_mappings": RecordKind(
-        "Where generated code came from",
-        "Nodes before and after grad passes and kernels, each with what became of it.",
+        "Origin of generated code",
+        "Pre-grad nodes, post-grad nodes and kernels, and the mapping between them.",
         "inductor_views.node_mappings",
         of_compile=True,
         inductor_run="within",
     ),
     "inductor_post_to_pre_grad_nodes": RecordKind(
         "From post-grad to pre-grad nodes",
-        "Nodes after grad passes with those that they came from.",
+        "Post-grad nodes and the pre-grad nodes from which they were derived.",
         "inductor_views.node_mappings",
         of_compile=True,
         inductor_run="within",
     ),
     "inductor_triton_kernel_to_post_grad_nodes": RecordKind(
         "From kernels to post-grad nodes",
-        "Kernels with the nodes that they compute.",
+        "Kernels and the post-grad nodes that they compute.",
         "inductor_views.node_mappings",
         of_compile=True,
         inductor_run="within",
     ),
     "inductor_provenance_tracking_kernel_stack_traces": RecordKind(
         "From kernels to lines of the program",
-        "The lines of the program that each kernel came from.",
+        "The program lines that each kernel computes.",
         "inductor_views.kernel_stacks",
         of_compile=True,
         inductor_run="within",
     ),
     "fx_bucketing_passes_all_gather_buckets": RecordKind(
-        "Buckets of all-gathers", "All-gathers that are done as one.", "inductor_views.buckets"
+        "All-gather buckets", "All-gathers that were combined.", "inductor_views.buckets"
     ),
     "fx_bucketing_passes_reduce_scatter_buckets": RecordKind(
-        "Buckets of reduce-scatters", "Reduce-scatters that are done as one.", "inductor_views.buckets"
+        "Reduce-scatter buckets", "Reduce-scatters that were combined.", "inductor_views.buckets"
     ),
     **_kinds(
         "dynamo_views.code_state",
-        {
-            f"put_{place}_code_state": ("Profile of inputs is saved", f"{_STATE_OF_CODE}.")
-            for place in ("local", "remote")
-        }
+        {f"put_{place}_code_state": ("Input profile saved", f"{_STATE_OF_CODE}.") for place in ("local", "remote")}
         | {
-            f"get_{place}_code_state": ("Profile of inputs is read", f"{_STATE_OF_CODE}.")
+            f"get_{place}_code_state": ("Input profile read", f"{_STATE_OF_CODE}.")
             for place in ("local", "remote", "merged", "extra_remote")
         },
     ),

@@ -15,6 +15,7 @@ from stepscope.viewer.ingest.rows import IndexRows
 from stepscope.viewer.ingest.torch_trace.event_kinds import EVENTS
 
 METRICS_EVENTS = tuple(name for name, kind in EVENTS.items() if kind.has_metrics)
+_OF_BACKWARDS = ("bwd", "aot_autograd_backward")
 SKIP_REASON, CUDAGRAPHS = "cudagraph_skip_reason", "triton.cudagraphs"
 _SETTINGS = frozenset(
     ["dynamo_config", "inductor_config", "compiler_config", "functorch_config", "stack_trace", "exception_stack_trace"]
@@ -30,6 +31,11 @@ _STATES = frozenset(["hit", "miss", "bypass", "saved"])
 _MOST_FRAMES = 200
 _EXACT = 2**53
 ResolveFile = Callable[[object], str]
+
+
+def phase_of_metrics(event: str) -> str:
+    """Return whether compilation metrics of this event are about the forward or the backward."""
+    return "backward" if event.startswith(_OF_BACKWARDS) else "forward"
 
 
 def cache_of(name: str) -> tuple[str, str] | None:

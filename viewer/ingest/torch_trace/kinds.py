@@ -24,63 +24,62 @@ _OF_A_COMPILE = frozenset([COMPILE_ERROR, *(name for name, kind in KINDS.items()
 
 _UNKNOWN_EVENT = RecordKind(
     "Record of an unknown kind",
-    "PyTorch 2.6 to 2.13 write no such event: a newer version, or another program, does. It is kept as it is.",
+    "PyTorch 2.6 to 2.13 do not log this event. It comes from a newer version or another program.",
     "record.raw",
     known=False,
 )
 _UNKNOWN_ARTIFACT = RecordKind(
     "Artifact",
-    "PyTorch 2.6 to 2.13 write no artifact of this name: a newer version or another program does. It is kept as it is.",
+    "PyTorch 2.6 to 2.13 do not log an artifact of this name. It comes from a newer version or another program.",
     "record.raw",
     known=False,
 )
 _UNREADABLE_EVENT = RecordKind(
-    "Record that cannot be read",
-    "The JSON of its header is broken; the page of problems says where.",
+    "Unreadable record",
+    "The JSON of its header is damaged; the Problems page gives the position.",
     "record.raw",
     known=False,
 )
 
 
 _OWN = RecordKind(
-    "Record of stepscope",
-    "Written by stepscope's recorder: what ran, and what it read; the other pages are made from these.",
+    "stepscope record",
+    "stepscope's recorder wrote this record. The other pages show its content.",
 )
 _ENDINGS: Mapping[str, RecordKind] = {
     "_ORIGINAL_BYTECODE": RecordKind(
-        "Bytecode of the function", "The function as Python compiled it; Dynamo traces this.", "code_views.plain"
+        "Bytecode of the function", "The Python bytecode of the function that Dynamo traces.", "code_views.plain"
     ),
     "_MODIFIED_BYTECODE": RecordKind(
-        "Bytecode that Dynamo made",
-        "What runs in place of the function: it calls the compiled graphs and does what stands between them.",
+        "Bytecode from Dynamo",
+        "The bytecode that replaces the function. It calls the compiled graphs and runs the code between them.",
         "code_views.plain",
     ),
     "_ITERATIVE_RECOMPUTE_ERROR": RecordKind(
-        "Mismatch of memory after a swap",
-        "The pass keeps its estimate of memory up to date as it moves nodes; recomputed from scratch it came out"
-        " otherwise.",
+        "Recompute mismatch after a swap",
+        "The pass updates its memory estimate when it moves nodes. A full recomputation gave a different estimate.",
         "inductor_views.code_or_prose",
     ),
-    "_pre_grad": RecordKind(
-        "Graph after a pre-grad pass", "The graph after the named pass changed it.", "code_views.graph"
-    ),
-    "_post_grad": RecordKind(
-        "Graph after a post-grad pass", "The graph after the named pass changed it.", "code_views.graph"
-    ),
+    "_pre_grad": RecordKind("Graph after a pre-grad pass", "The graph after the named pass.", "code_views.graph"),
+    "_post_grad": RecordKind("Graph after a post-grad pass", "The graph after the named pass.", "code_views.graph"),
     "_fused": RecordKind(
         "Scheduler nodes and buffers",
-        "What the pass that reorders for the peak of memory was given, for its own debugging.",
+        "The input of the pass that reorders nodes for peak memory, logged for debugging the pass.",
         "inductor_views.code_or_prose",
     ),
 }
 _FUSION = RecordKind(
-    "Graph after a fusion in batches", "The graph after like operators were put together.", "code_views.graph"
+    "Graph after batch fusion",
+    "The graph after operators of the same kind were fused into batches.",
+    "code_views.graph",
 )
 _VLLM = RecordKind(
-    "Record of vLLM", "vLLM compiles a model piece by piece and says so here.", "inductor_views.code_or_prose"
+    "vLLM record", "vLLM compiles a model in pieces and logs each of them.", "inductor_views.code_or_prose"
 )
 _VLLM_GRAPH = RecordKind(
-    "Piece of a vLLM model", "A graph, or a part of one, that vLLM compiles alone.", "inductor_views.code_or_prose"
+    "Piece of a vLLM model",
+    "A graph or a part of a graph that vLLM compiles separately.",
+    "inductor_views.code_or_prose",
 )
 
 

@@ -165,11 +165,11 @@ def _gap_buffer(
     if size:
         why = "its storage is larger than the schedule's buffer"
     elif not everything.intersection(names):
-        why = "the schedule does not know it"
+        why = "the schedule does not contain it"
     elif row.kind in ("input", "parameter", "saved"):
-        why = "by the schedule the graph has freed this input here; its caller, or autograd, still holds it"
+        why = "according to the schedule the graph has freed this input; its caller or autograd still holds it"
     elif reused:
-        why = f"by the schedule it is free here; the wrapper keeps it for {', '.join(reused[:4])}"
+        why = f"according to the schedule it is freed; the wrapper keeps it for {', '.join(reused[:4])}"
     else:
-        why = "by the schedule it is not alive here"
+        why = "according to the schedule it is not alive here"
     return GapBuffer(row.name, row.other_names, row.storage_bytes, size, why, row.source)

@@ -10,7 +10,9 @@ from stepscope.viewer.overview.rows import NotRecorded, Problem
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
-SEEN_AT_BUFFERS = "Values are seen at buffers only: what is born and masked inside one fused kernel cannot be seen."
+SEEN_AT_BUFFERS = (
+    "Values are recorded at buffers only: a value that is created and masked inside one fused kernel is not seen."
+)
 
 
 def problems(trace: Trace) -> list[Problem]:

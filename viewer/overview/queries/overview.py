@@ -134,9 +134,11 @@ def _notes(meta: dict[str, str], runs: list[RunRow]) -> list[str]:
     notes = [SEEN_AT_BUFFERS] if int(meta.get("count:value_rows", 0)) else []
     plain = [run for run in runs if run.writer == "torch"]
     if plain and len(plain) == len(runs):
-        notes.append("PyTorch alone wrote this trace: it shows compiles, and has no steps or launches.")
+        notes.append("PyTorch wrote this trace without stepscope, so it contains compiles but no steps or launches.")
     elif plain:
-        notes.append(f"PyTorch alone wrote {len(plain)} of {len(runs)} logs: those have no steps or launches.")
+        notes.append(
+            f"PyTorch wrote {len(plain)} of {len(runs)} logs without stepscope, so these contain no steps or launches."
+        )
     unknown = {key.partition(":")[2]: int(value) for key, value in meta.items() if key.startswith(UNKNOWN_PREFIX)}
     notes += [
         f"{count:,} record{'s' if count > 1 else ''} of a kind that this stepscope does not know: {name}."

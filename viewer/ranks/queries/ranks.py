@@ -289,7 +289,7 @@ def _difference_text(basis: Basis, first: FirstDifference, inside: str | None) -
         inside = first.compile_id
     where = f"{_THINGS[basis]} {first.left_index + 1:,}{f' in {inside}' if inside else ''}"
     if texts[0] == texts[1]:
-        return f"{where}: {texts[0]} of rank {ranks[0]} and of rank {ranks[1]} are not the same"
+        return f"{where}: {texts[0]} of rank {ranks[0]} and of rank {ranks[1]} differ"
     counts = first.left_items, first.right_items
     sides = [
         f"rank {rank} has {text or ('no more' if count else 'none')}"

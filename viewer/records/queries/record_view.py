@@ -37,7 +37,7 @@ def record_view(trace: Trace, record: int) -> RecordView | None:
     line = trace.log_bytes(log, byte, header_bytes)
     if not line:
         kind = kind_of(event, name)
-        gone = NoteView("Its log cannot be read: neither its payload nor its metadata can be shown.", warning=True)
+        gone = NoteView("The log cannot be read, so neither payload nor metadata can be shown.", warning=True)
         return RecordView(kind.title, kind.says, [gone])
     header = header_json(line)
     metadata = header.get(event)
@@ -50,13 +50,13 @@ def record_view(trace: Trace, record: int) -> RecordView | None:
         numbers |= set(_file_numbers(_json(payload)))
     around = Around(strings_of(trace, log, numbers), _siblings(trace, log, compile_id, kind.related))
     view = view_of(event, name, encoding, metadata, payload, around)
-    stack = stack_view(header.get("stack"), around.strings, "Stack of who wrote it: no compile was active")
+    stack = stack_view(header.get("stack"), around.strings, "Stack of the writer; no compile was active")
     if stack is not None:
         view.blocks.append(stack)
     if is_from_cache(source or "") and _NAMES_LINES.search(payload or ""):
         view.blocks.insert(0, NoteView(LINES_OF_THE_COMPILE))
     if is_cut:
-        view.blocks.insert(0, NoteView("Only the start is shown; the download holds all of it.", warning=True))
+        view.blocks.insert(0, NoteView("Only the beginning is shown; the download contains all of it.", warning=True))
     return view
 
 

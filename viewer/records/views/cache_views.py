@@ -24,10 +24,10 @@ from stepscope.viewer.records.views.shape import Odd, get_list, parsed, shown, t
 _COMPONENT = re.compile(r"\[(\w{20,64})\] ([^:\n]{1,200}): ?")
 _SEEN = ("cache_state", "key", "components", "compile_id", "cache_status_detailed", "cache_bypass_reason")
 _SAID = {
-    "hit": "The result was taken from the cache.",
-    "miss": "The cache held nothing under this key: it was compiled.",
-    "bypass": "The cache could not be used: it was compiled, and will be again each time.",
-    "saved": "The result was put into the cache.",
+    "hit": "The cache contained the result.",
+    "miss": "The cache contained no entry for this key, so it was compiled.",
+    "bypass": "The cache could not be used, so it was compiled and will be compiled again in each run.",
+    "saved": "The result was saved in the cache.",
 }
 
 
@@ -35,12 +35,12 @@ def lookup(record: LoggedRecord) -> list[Block]:
     """Show a cache lookup: its state, the reason, the time saved, and the components of the key."""
     value = parsed(record.payload)
     if not isinstance(value, dict):
-        raise Odd("its payload is no object")
+        raise Odd("its payload is not a JSON object")
     state = text_or_none(value.get("cache_state")) or (record.name or "").rpartition("_")[2]
     detailed = value.get("cache_status_detailed")
     facts = [
         Fact("state", Cell(state, _SAID.get(state, ""))),
-        Fact("key", Cell(text_or_none(value.get("key")), "no key could be made", mono=True)),
+        Fact("key", Cell(text_or_none(value.get("key")), "no key could be computed", mono=True)),
     ]
     if detailed is not None and shown(detailed) != state:
         facts.insert(1, Fact("in detail", Cell(shown(detailed))))
@@ -58,7 +58,7 @@ def lookup(record: LoggedRecord) -> list[Block]:
         if name not in short:
             blocks += json_blocks(item, name)
     components = components_of(get_list(value, "components"))
-    return [*blocks, TreeView(components, "What the key was made of")] if components else blocks
+    return [*blocks, TreeView(components, "Components of the key")] if components else blocks
 
 
 def components_of(lines: list[Any]) -> list[TreeNode]:
@@ -97,7 +97,7 @@ def keyless(record: LoggedRecord) -> list[Block]:
 def torch_version(record: LoggedRecord) -> list[Block]:
     value = parsed(record.payload)
     if not isinstance(value, dict):
-        raise Odd("its payload is no object")
+        raise Odd("its payload is not a JSON object")
     commit = text_or_none(value.get("commit"))
     facts = [
         Fact("PyTorch", Cell(text_or_none(value.get("pytorch_version")), NOT_SAID)),

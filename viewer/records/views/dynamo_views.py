@@ -37,13 +37,13 @@ _STATE = re.compile(r"^(\S.*?):(?P<line>\d{1,9}):(?P<function>[^:\n]+):?$")
 def start(record: LoggedRecord) -> list[Block]:
     """Show the stack of the frame that Dynamo starts to compile."""
     stack = stack_view(as_dict(record.metadata).get("stack"), record.around.strings, "Stack of the compiled frame")
-    return [stack] if stack else [NoteView("PyTorch logged no stack with it.")]
+    return [stack] if stack else [NoteView("PyTorch logged no stack for it.")]
 
 
 def string(record: LoggedRecord) -> list[Block]:
     value = as_list(record.metadata)
     if len(value) != 2:
-        raise Odd("it is no pair of a text and a number")
+        raise Odd("it is not a pair of a text and a number")
     return [FactsView([Fact("number", Cell(shown(value[1]))), Fact("text", Cell(shown(value[0]), mono=True))])]
 
 
@@ -86,15 +86,15 @@ def _caused(cause: Cause, text: str) -> list[Block]:
     place = None if cause.frame is None else f"{cause.frame.file}:{cause.frame.line}"
     facts = [
         Fact("cause", Cell(cause.cause or None, NOT_SAID)),
-        Fact("at", Cell(place, "the text names no line of the program", mono=True)),
+        Fact("at", Cell(place, "the text names no program line", mono=True)),
     ]
     if cause.frame is not None and cause.frame.code:
         facts.append(Fact("code", Cell(cause.frame.code, mono=True)))
     frames = user_frames(text)
     blocks: list[Block] = [FactsView(facts)]
     if frames:
-        blocks.append(StackView(frames, "Lines of the program"))
-    return [*blocks, TextView(text, "All that PyTorch says")]
+        blocks.append(StackView(frames, "Program lines"))
+    return [*blocks, TextView(text, "PyTorch's full text")]
 
 
 def recompile(record: LoggedRecord) -> list[Block]:
@@ -108,9 +108,9 @@ def recompile(record: LoggedRecord) -> list[Block]:
         rows.append([Cell(of_code[1] if of_code else None, NOT_SAID, mono=True),
                 Cell(guard.code, mono=True), Cell(guard.user_code or None, NOT_SAID, mono=True),
                      Cell(guard.place or None, NOT_SAID, mono=True)])  # fmt: skip
-    columns = [Column("code of"), Column("guard that failed"), Column("line of the program"), Column("at")]
-    note = NoteView("One row for each code that Dynamo had for this frame, newest first; the guards of none held.")
-    return [TableView(columns, rows), note, TextView("\n".join(map(shown, reasons)), "As PyTorch says it")]
+    columns = [Column("code of"), Column("guard that failed"), Column("program line"), Column("at")]
+    note = NoteView("One row for each compiled code of this frame, newest first. A guard of each of them failed.")
+    return [TableView(columns, rows), note, TextView("\n".join(map(shown, reasons)), "PyTorch's text")]
 
 
 def side_effects(record: LoggedRecord) -> list[Block]:

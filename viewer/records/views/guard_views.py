@@ -24,12 +24,12 @@ from stepscope.viewer.text.guard_tree import GuardNode, guard_tree, split_guard
 def tree(record: LoggedRecord) -> list[Block]:
     tree = guard_tree(record.payload or "")
     if not tree.roots:
-        raise Odd("it holds no tree")
+        raise Odd("it contains no tree")
     facts = [Fact("guards", Cell(f"{tree.guards:,}"))]
     if tree.latency:
-        facts.append(Fact("one check of all takes", Cell(tree.latency)))
+        facts.append(Fact("time to check all", Cell(tree.latency)))
     blocks: list[Block] = [FactsView(facts), TreeView(_tree_nodes(tree.roots))]
-    return [*blocks, TextView("\n".join(tree.loose), "Beside the tree")] if tree.loose else blocks
+    return [*blocks, TextView("\n".join(tree.loose), "Outside the tree")] if tree.loose else blocks
 
 
 def _tree_nodes(nodes: list[GuardNode]) -> list[TreeNode]:
@@ -50,17 +50,17 @@ def guard_list(record: LoggedRecord) -> list[Block]:
     """Show each guard with the program line that required it."""
     guards = [as_dict(item) for item in as_list(parsed(record.payload))]
     if not guards:
-        return [NoteView("This compile listed no guards here; the tree of guards holds them.")]
+        return [NoteView("This record lists no guards; the guard tree contains them.")]
     rows = []
     for guard in guards[:MAX_ROWS]:
         code = split_guard(shown(guard.get("code")).strip())
         stack = frames(guard.get("user_stack"), record.around.strings)
         place = f"{stack[-1].file}:{stack[-1].line} in {stack[-1].function}" if stack else code.place
         line = stack[-1].code if stack else code.user_code
-        no_place = "PyTorch made it by itself"
+        no_place = "PyTorch created it"
         rows.append(
             [Cell(code.code, mono=True), Cell(line or None, no_place, mono=True), Cell(place or None, no_place)]
         )
     facts = FactsView([Fact("guards", Cell(f"{len(guards):,}"))])
-    columns = [Column("guard"), Column("line of the program"), Column("at")]
+    columns = [Column("guard"), Column("program line"), Column("at")]
     return [facts, TableView(columns, rows, "", len(guards) - len(rows))]

@@ -60,7 +60,7 @@ def table(names: list[str], rows: list[list[Any]], title: str = "") -> TableView
 def _cell(name: str, item: Any) -> Cell:
     value = value_of(name, item)
     if value.text is not None and len(value.text) > _LONG:
-        return Cell(value.text[:_LONG] + "…", "the download holds all of it")
+        return Cell(value.text[:_LONG] + "…", "the download contains all of it")
     return value
 
 
@@ -128,7 +128,7 @@ def _children(value: Any, depth: int, budget: list[int]) -> list[TreeNode]:
     for name, item in pairs:
         budget[0] -= 1
         if budget[0] < 0:
-            nodes.append(TreeNode("…", notes=["the download holds the rest"]))
+            nodes.append(TreeNode("…", notes=["the download contains the rest"]))
             break
         if isinstance(item, dict | list) and item and depth + 1 < MAX_DEPTH:
             nodes.append(TreeNode(str(name), children=_children(item, depth + 1, budget)))

@@ -9,7 +9,7 @@ from stepscope.viewer.records.rows import Cell
 from stepscope.viewer.records.views.shape import shown
 from stepscope.viewer.text.formats import format_bytes, format_count, format_ns, format_value
 
-NOT_SAID = "not said in this record"
+NOT_SAID = "not in this record"
 _MOST = 10**15
 """Limit above which a number is not formatted as a duration."""
 _SCALES = (("_ns", 1), ("_us", 1_000), ("_ms", 1_000_000), ("_s", 1_000_000_000))

@@ -31,7 +31,7 @@ def metrics(record: LoggedRecord) -> list[Block]:
     """Show the fields of a compile's metrics by group, and the names of fields without a value."""
     value = as_dict(record.metadata)
     if not value:
-        raise Odd("it holds no metrics")
+        raise Odd("it contains no metrics")
     groups: dict[str, list[Fact]] = {name: [] for name in _ORDER}
     long: list[Block] = []
     for name, item in value.items():
@@ -61,12 +61,12 @@ def _long(name: str, item: Any) -> list[Block]:
 
 
 _PHASES = {
-    "B": "begin of a span",
+    "B": "beginning of a span",
     "E": "end of a span",
-    "X": "a whole span",
-    "i": "an instant",
-    "I": "an instant",
-    "C": "a counter",
+    "X": "span",
+    "i": "event",
+    "I": "event",
+    "C": "counter",
     "M": "metadata",
     "s": "begin of a flow",
     "f": "end of a flow",
@@ -77,7 +77,7 @@ def chromium_event(record: LoggedRecord) -> list[Block]:
     """Show an event of the compile's timeline."""
     value = parsed(record.payload)
     if not isinstance(value, dict):
-        raise Odd("its payload is no object")
+        raise Odd("its payload is not a JSON object")
     phase, moment = value.get("ph"), value.get("ts")
     facts = [Fact("name", Cell(shown(value.get("name", "")))), Fact("kind", Cell(_phase(phase)))]
     facts.append(Fact("at", value_of("start_time_us", moment)))

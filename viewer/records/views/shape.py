@@ -22,13 +22,13 @@ def parsed(payload: str | None) -> Any:
 
 def as_dict(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Odd("it holds something else where an object is expected")
+        raise Odd("it contains something other than the expected object")
     return value
 
 
 def as_list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise Odd("it holds something else where a list is expected")
+        raise Odd("it contains something other than the expected list")
     return value
 
 

@@ -45,7 +45,7 @@ def _value(item: Any) -> Cell:
 def stacks(record: LoggedRecord) -> list[StackView]:
     """Return the user's stack, and PyTorch's if it differs."""
     metadata, strings = as_dict(record.metadata), record.around.strings
-    user = stack_view(metadata.get("user_stack"), strings, "Lines of the program")
+    user = stack_view(metadata.get("user_stack"), strings, "Program lines")
     framework = stack_view(metadata.get("stack"), strings, "Stack in PyTorch")
     same = user is not None and framework is not None and user.frames == framework.frames
     return [stack for stack in (user, None if same else framework) if stack is not None]

@@ -25,7 +25,7 @@ def tensor(record: LoggedRecord) -> list[Block]:
         size = storage.metadata.get("size") if storage is not None else None
         text = f"storage {shown(metadata['storage'])}"
         said = value_of("size_bytes", size).text
-        facts.append(Fact("lies in", Cell(f"{text}, {said}" if said else text, href=_href(storage))))
+        facts.append(Fact("stored in", Cell(f"{text}, {said}" if said else text, href=_href(storage))))
     base = metadata.get("base")
     if base is not None:
         facts.append(

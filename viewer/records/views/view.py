@@ -28,7 +28,7 @@ def view_of(
     try:
         blocks = reader_of(kind.view)(record)
     except Odd as odd:
-        said = f"This record does not have the form that PyTorch gives its kind: {odd}. It is shown as it is."
+        said = f"This record does not have the form that PyTorch gives its kind: {odd}. It is shown unchanged."
         blocks = [NoteView(said, warning=True), *raw(record)]
     return RecordView(kind.title, kind.says, [part for block in blocks for part in _bounded(block)], kind.known)
 
@@ -45,4 +45,7 @@ def _bounded(block: Block) -> list[Block]:
     """Cut a block to a length that a browser can draw, with a remark if anything was cut."""
     if not isinstance(block, CodeView | TextView) or len(block.text) <= LONGEST_TEXT:
         return [block]
-    return [replace(block, text=block.text[:LONGEST_TEXT]), NoteView("Cut here; the download holds all of it.", True)]
+    return [
+        replace(block, text=block.text[:LONGEST_TEXT]),
+        NoteView("The text is truncated; the download contains all of it.", True),
+    ]

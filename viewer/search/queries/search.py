@@ -262,7 +262,7 @@ def _compiled(trace: Trace, pattern: str) -> None:
         sql.number(trace, "SELECT regexp_matches('', ?)", [pattern])
     except duckdb.Error as error:
         reason = str(error).splitlines()[0].rpartition("Error: ")[2]
-        raise StepscopeError(f"This is no regular expression: {reason}.") from None
+        raise StepscopeError(f"This is not a valid regular expression: {reason}.") from None
 
 
 def _hits(trace: Trace, places: Sequence[_Place]) -> list[SearchHit]:

@@ -143,7 +143,7 @@ class _Run:
             self._give_up(task, str(error))
         except CancelledError:
             raise StepscopeError(
-                "The workers cannot be reached any more; the same command goes on from here."
+                "The workers cannot be reached any more; the same command continues from here."
             ) from None
         except BrokenExecutor:
             self._try_again(task, "its worker died")

@@ -147,7 +147,7 @@ def read_store(address: str) -> Store:
     except (OSError, ValueError) as error:
         raise StepscopeError(f"{address} cannot be read as a STORE: {error}.") from None
     if not isinstance(mark, dict) or mark.get("format") != STORE_FORMAT:
-        raise StepscopeError(f"{address} is no STORE that this stepscope reads: make one with `stepscope ingest`.")
+        raise StepscopeError(f"{address} is not a STORE that this stepscope reads: make one with `stepscope ingest`.")
     manifests, damaged = [], []
     for path in sorted(names):
         number = path.split("/")[-2]

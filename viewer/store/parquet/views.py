@@ -143,7 +143,7 @@ def open_store(address: str) -> StoreTrace:
     """Open the STORE at `address`. Raises StepscopeError if it cannot be read or has no log."""
     store = read_store(address)
     if not store.manifests:
-        raise StepscopeError(f"{address} holds no logs yet; add them with `stepscope ingest`.")
+        raise StepscopeError(f"{address} contains no logs yet; add them with `stepscope ingest`.")
     check_schema(store)
     return StoreTrace(store)
 

@@ -65,7 +65,7 @@ def copy_tensor(trace: Trace, tensor: int, out: Path, *, force: bool = False) ->
     """
     place = _find(trace, tensor)
     if os.path.lexists(out) and not force:
-        raise StepscopeError(f"{out} is there already: give another name, or --force.")
+        raise StepscopeError(f"{out} already exists: give another name, or --force.")
     if file_of(place) is None:
         raise StepscopeError(f"Tensor {tensor} has no file that can be opened: {_state(place)}.")
     try:
@@ -110,15 +110,15 @@ def _open(place: SavedTensorPlace) -> BinaryIO:
     """Open the file. Raises OSError unless it is a plain file in a folder that is not a link."""
     path = file_of(place)
     if path is None:
-        raise FileNotFoundError(0, "the log gives it a name that no recorder gives")
+        raise FileNotFoundError(0, "its name in the log is not one that the recorder gives")
     if not stat.S_ISDIR(os.lstat(path.parent).st_mode):
-        raise NotADirectoryError(0, "its folder is a link or no folder")
+        raise NotADirectoryError(0, "its folder is a link or not a folder")
     if stat.S_ISLNK(os.lstat(path).st_mode):
         raise OSError(0, "it is a link")
     file = os.fdopen(os.open(path, _FLAGS), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(0, "it is no plain file")
+        raise OSError(0, "it is not a regular file")
     return file
 
 
@@ -135,7 +135,7 @@ def _copy(source: BinaryIO, place: SavedTensorPlace, out: Path) -> int:
                 size += file.write(piece)
         if digest.hexdigest() != place.row.sha256:
             raise StepscopeError(
-                f"{file_of(place)} is not what was saved: its sha256 differs from the log's; nothing was copied."
+                f"{file_of(place)} has changed: its sha256 is not that in the log, so nothing was copied."
             )
         os.replace(temporary, out)
         temporary = None

@@ -48,7 +48,7 @@ def test_asked_to_it_raises_at_the_step_and_is_recorded_first(tmp_path: Path) ->
     assert not ran, "the launch after the step had not begun"
     for number, text in enumerate(texts, 1):
         assert re.search(
-            r"buf0 \(256 bytes\) should have died after launch 1 \(torch\.ops\.stepscope_tests\.stash", text
+            r"buf0 \(256 bytes\) should have been freed after launch 1 \(torch\.ops\.stepscope_tests\.stash", text
         )
         assert re.search(r"line \d+ of \w+\.py, from test_asserted_lifetimes\.py:\d+\)", text)
         assert f"held by list of {number} in {KEPT}" in text
@@ -66,7 +66,7 @@ def test_asked_to_it_raises_at_the_end_for_what_the_last_launch_leaves(tmp_path:
 
     with no_reuse(), pytest.raises(LifetimeError) as caught:
         record(tmp_path, lambda: torch.compile(last)(torch.ones(8, 8)), lifetimes="assert")
-    assert "buf0 (256 bytes) should have died after launch 1 (" in str(caught.value)
+    assert "buf0 (256 bytes) should have been freed after launch 1 (" in str(caught.value)
     assert f"is still alive at the end of the call; held by list of 1 in {KEPT}" in str(caught.value)
 
 

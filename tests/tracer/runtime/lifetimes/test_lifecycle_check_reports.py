@@ -122,7 +122,9 @@ def test_the_check_as_an_operator() -> None:
     with debug_functions_replaced(lifecycle_checks.STAND_INS):
         run([], [])
         text = mismatch(lambda: run([1], ["buf1"]))
-    assert re.search(r"at test_lifecycle_check_reports.py:\d+: buf1 \(16 bytes\) should have died and is alive", text)
+    assert re.search(
+        r"at test_lifecycle_check_reports.py:\d+: buf1 \(16 bytes\) should have been freed and is alive", text
+    )
     assert "list of 2" in text
 
 

@@ -84,7 +84,7 @@ def test_a_retained_reference() -> None:
         check_memory_step(allocated=[], freed=["buf0"])
 
     text = mismatch(run)
-    assert "buf0 (16 bytes) should have died and is alive" in text
+    assert "buf0 (16 bytes) should have been freed and is alive" in text
     assert "list of 1" in text
 
 
@@ -96,7 +96,7 @@ def test_an_early_free() -> None:
         check_memory_step(allocated=["buf0"], freed=[])
         check_memory_step(allocated=[], freed=["buf0"], is_final_step=True)
 
-    assert "buf0 (16 bytes) has died and should be alive" in mismatch(run)
+    assert "buf0 (16 bytes) was freed and should be alive" in mismatch(run)
 
 
 def test_a_wrong_schedule() -> None:
@@ -117,7 +117,7 @@ def test_a_wrong_schedule() -> None:
 
     assert mismatch(run).endswith("buf77 should have been allocated and was not")
     assert "buf5 (16 bytes) was allocated and should not have been" in mismatch(too_many)
-    assert "buf0 (16 bytes) should have died and is alive" in mismatch(too_early)
+    assert "buf0 (16 bytes) should have been freed and is alive" in mismatch(too_early)
 
 
 # M1
@@ -159,7 +159,7 @@ def test_what_reuses_a_buffer_may_not_die_early() -> None:
         check_memory_step(allocated=["buf1"], freed=["buf0"])
         check_memory_step(allocated=[], freed=["buf1"])
 
-    assert "buf1 (16 bytes) has died and should be alive" in mismatch(run)
+    assert "buf1 (16 bytes) was freed and should be alive" in mismatch(run)
 
 
 # M2
@@ -318,7 +318,7 @@ def test_outputs_and_missing_deaths_in_the_final_step(seed: Seed) -> None:
         return buf3
 
     text = mismatch(lambda: run([]))
-    assert "buf2 (16 bytes) should have died and is alive" in text
+    assert "buf2 (16 bytes) should have been freed and is alive" in text
     assert "buf3" not in text
     kept = new("buf2")
     seed.set_tensor("buf2", kept)
