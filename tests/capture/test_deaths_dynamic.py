@@ -53,4 +53,4 @@ def test_what_an_operator_would_have_returned_is_not_there(told: Any) -> None:
     bound = [one for crash in crashes for one in crash["evidence"]["arguments"] if one["role"] == "out"]
     assert bound
     assert all("size" not in one and "address" not in one for one in bound)
-    assert {one["unseen"] for one in bound} == {"not made yet: the launch did not return"}
+    assert {one["unseen"] for one in bound} == {"not created yet: the launch did not return"}

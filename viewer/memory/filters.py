@@ -102,7 +102,7 @@ def treemap_cells(alive: Alive) -> list[dict[str, Any]]:
         shown = [cell for cell in cells if cell["kind"] == kind]
         rest = size - sum(cell["bytes"] for cell in shown)
         if rest > 0:
-            name = plural(sum(group.storages for group in mine) - len(shown), "smaller one")
+            name = plural(sum(group.storages for group in mine) - len(shown), "smaller storage")
             cells.append({"kind": kind, "name": name, "bytes": rest, "graph": None, "text": ""})
     return cells
 

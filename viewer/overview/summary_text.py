@@ -24,8 +24,7 @@ CPP_RAISED = "  raised in C++: "
 SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
 UNKNOWN = "–"
 WHOLE_COMPILE = (
-    "The compile time of a step includes the time that loading the compiler took; "
-    "the time of a compile begins with its frame."
+    "The compile time of a step includes the time to load the compiler; the time of a compile starts with its frame."
 )
 _ALIKE = 1.02
 _MOST_ROWS = 20

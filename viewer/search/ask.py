@@ -76,7 +76,7 @@ class _Wait:
         end = time.monotonic() + seconds
         while not event.wait(_LOOK_SECONDS):
             if self._gone.is_set():
-                raise StepscopeError("Nobody waits for the answer any more.")
+                raise StepscopeError("The request was cancelled.")
             if time.monotonic() > end:
                 raise StepscopeError(problem)
 

@@ -155,7 +155,7 @@ class App:
 
 
 def _nothing() -> Answer:
-    raise NotThere("There is no such page.")
+    raise NotThere("There is no page at this address.")
 
 
 def match(path: str, routes: Iterable[AnyRoute]) -> tuple[AnyRoute, dict[str, str]] | None:

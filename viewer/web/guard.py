@@ -55,7 +55,7 @@ def refusal(scope: Scope) -> tuple[int, str] | None:
     if origins - {f"http://{hosts[0].lower()}"} or sites.difference(_OWN_SITES):
         return 403, "Another site made this request: type the address of this dashboard into the browser yourself."
     if scope["method"] not in ("GET", "HEAD"):
-        return 405, "This dashboard answers only GET and HEAD."
+        return 405, "This dashboard answers only GET and HEAD requests."
     return None
 
 

@@ -132,7 +132,7 @@ def test_sizes_are_of_this_call_and_the_output_is_not_there(
     trace = opened([*TWO_CALLS, *told], 2, has_ring=has_ring)
     finding = crash(trace)
     assert sizes(finding) == {("in", "buf0"): [size, 8], ("inout", "arg0_1"): [size, 8], ("out", "buf1"): None}
-    unseen = "not made yet: the launch did not return"
+    unseen = "not created yet: the launch did not return"
     assert finding.evidence["out"][-1] == f"buf1: {unseen}"
     assert finding.evidence["arguments"][-1]["unseen"] == unseen
     detail = launch_detail(trace, finding.launch or 0)
@@ -141,7 +141,7 @@ def test_sizes_are_of_this_call_and_the_output_is_not_there(
     page = launch_page_of(trace, detail.launch)
     assert page.launch.site.arguments[2].unseen == unseen
     for redact in (False, True):
-        assert "not made yet" in render_report(trace, redact=redact)
+        assert "not created yet" in render_report(trace, redact=redact)
 
 
 def test_an_address_of_another_call_is_told_as_one(opened: Callable[..., Trace]) -> None:

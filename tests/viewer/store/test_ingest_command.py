@@ -68,8 +68,8 @@ def test_lines_say_how_far_how_fast_and_how_long(monkeypatch: pytest.MonkeyPatch
     lines.end()
     assert out.getvalue().splitlines() == [
         "stepscope: /logs/ [31mred.log: its worker died; it will be tried again",
-        "stepscope: 2 of 4 logs, 2.0 MB of 4.0 MB, 200.0 kB/s, 0:00:10 left, 2 tried again",
-        "stepscope: 2 of 4 logs, 2.0 MB of 4.0 MB, 200.0 kB/s, 0:00:10 left, 2 tried again",
+        "stepscope: 2 of 4 logs, 2.0 MB of 4.0 MB, 200.0 kB/s, 0:00:10 left, 2 retried",
+        "stepscope: 2 of 4 logs, 2.0 MB of 4.0 MB, 200.0 kB/s, 0:00:10 left, 2 retried",
     ]
 
 

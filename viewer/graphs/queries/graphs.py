@@ -211,7 +211,7 @@ def before_return(site: SiteRow) -> SiteRow:
     """Return a launch site without the tensors that its launch would have returned."""
     bound = len(site.arguments) - len(site.outputs)
     arguments = [
-        row if place < bound else replace(row, tensors=[], unseen="not made yet: the launch did not return")
+        row if place < bound else replace(row, tensors=[], unseen="not created yet: the launch did not return")
         for place, row in enumerate(site.arguments)
     ]
     return replace(site, arguments=arguments)

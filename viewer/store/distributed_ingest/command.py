@@ -46,11 +46,11 @@ def outcome_text(outcome: Outcome, store: str) -> str:
     read, written = (sum(getattr(done, size) for done in outcome.done) for size in ("log_bytes", "parquet_bytes"))
     parts = [f"{store} holds {plural(outcome.logs - len(outcome.failed), 'log')}"]
     if outcome.kept:
-        parts.append(f"{outcome.kept:,} of them from before")
+        parts.append(f"{outcome.kept:,} of them from earlier runs")
     if outcome.done:
         parts.append(f"{format_bytes(read)} became {format_bytes(written)}")
     if outcome.retries:
-        parts.append(f"{outcome.retries:,} had been started before and not finished")
+        parts.append(f"{outcome.retries:,} had been started earlier and not finished")
     return "; ".join(parts)
 
 

@@ -40,7 +40,7 @@ class Tally:
             rate = self.done_bytes / seconds
             parts += [f"{format_bytes(int(rate))}/s", f"{_clock((self.log_bytes - self.done_bytes) / rate)} left"]
         if self.retries:
-            parts.append(f"{self.retries:,} tried again")
+            parts.append(f"{self.retries:,} retried")
         return ", ".join(parts)
 
 
