@@ -56,7 +56,9 @@ def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> 
         click.echo(clean(line))
     if hits or damage:
         sys.exit(1)
-    click.echo(f"ok: no finding fails the check; the trace has {len(findings)} finding(s) in all")
+    click.echo(
+        f"ok: no finding fails the check; the trace has {len(findings)} finding{'s' if len(findings) != 1 else ''} in all"
+    )
 
 
 @click.command(cls=ReadingCommand)
@@ -159,7 +161,9 @@ def sql(
         rows = [[clean(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     out.writerows(rows)
     if answer.cut:
-        note(f"stepscope: {answer.cut:,} long cell(s) are truncated; --max-bytes shows more")
+        note(
+            f"stepscope: {answer.cut:,} long {'cell is' if answer.cut == 1 else 'cells are'} truncated; --max-bytes shows more"
+        )
     if answer.more:
         option = "--limit" if len(answer.rows) == limit else "--max-bytes"
         note(f"stepscope: only the first {len(answer.rows):,} rows are shown; {option} shows more")

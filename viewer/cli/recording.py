@@ -190,7 +190,7 @@ def run(
         note(f"stepscope: {result.cache.text}")
     if result.logs:
         trace = result.logs[0] if len(result.logs) == 1 else out
-        note(f"stepscope: {len(result.logs)} log(s) in {out}")
+        note(f"stepscope: {len(result.logs)} log{'s' if len(result.logs) > 1 else ''} in {out}")
         note(f"stepscope: read it with: stepscope summary {trace}   or: stepscope serve {trace}")
     elif level != "off":
         note(
@@ -220,7 +220,7 @@ def import_aoti(text: str, out: Path, profile: Path | None) -> None:
         log, runs, launches = import_file(text, out, profile)
     except (OSError, ValueError) as error:
         raise StepscopeError(str(error)) from None
-    click.echo(f"{log} ({runs:,} run(s) of a model, {launches:,} launches)")
+    click.echo(f"{log} ({runs:,} run{'s' if runs != 1 else ''} of a model, {launches:,} launches)")
     click.echo(f"read it with: stepscope summary {log}   or: stepscope serve {log}")
 
 
