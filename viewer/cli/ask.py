@@ -38,6 +38,7 @@ def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> 
     from stepscope.viewer.overview.queries.damage import damage_texts
     from stepscope.viewer.store.open import open_trace
     from stepscope.viewer.text.clean import clean
+    from stepscope.viewer.text.formats import plural
 
     kinds = {kind.strip() for kind in fail_on.split(",") if kind.strip()} if fail_on is not None else None
     unknown = sorted(kinds - set(KINDS)) if kinds else []
@@ -56,9 +57,7 @@ def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> 
         click.echo(clean(line))
     if hits or damage:
         sys.exit(1)
-    click.echo(
-        f"ok: no finding fails the check; the trace has {len(findings)} finding{'s' if len(findings) != 1 else ''} in all"
-    )
+    click.echo(f"ok: no finding fails the check; the trace has {plural(len(findings), 'finding')} in all")
 
 
 @click.command(cls=ReadingCommand)
@@ -143,6 +142,7 @@ def sql(
     from stepscope.viewer.search.ask import ask
     from stepscope.viewer.store.open import open_trace
     from stepscope.viewer.text.clean import clean
+    from stepscope.viewer.text.formats import plural
 
     memory, most = _size("--max-memory", max_memory), _size("--max-bytes", max_bytes)
     *trace, statement = trace_and_statement
@@ -161,9 +161,7 @@ def sql(
         rows = [[clean(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     out.writerows(rows)
     if answer.cut:
-        note(
-            f"stepscope: {answer.cut:,} long {'cell is' if answer.cut == 1 else 'cells are'} truncated; --max-bytes shows more"
-        )
+        note(f"stepscope: truncated {plural(answer.cut, 'long cell')}; --max-bytes shows more")
     if answer.more:
         option = "--limit" if len(answer.rows) == limit else "--max-bytes"
         note(f"stepscope: only the first {len(answer.rows):,} rows are shown; {option} shows more")
