@@ -11,6 +11,7 @@ from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.overview.summary_text import size, time
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder, compile_records, recorded
+from tests.viewer.client import Client
 
 Open = Callable[[LogBuilder | bytes], Trace]
 KEYS = {
@@ -82,6 +83,14 @@ def test_text_of_a_healthy_run(opened: Open) -> None:
     assert "  0     inference  user  5.00 us        –         3      2" in lines
     assert any("0_forward" in line for line in lines)
     assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize("end", [True, False])
+def test_the_page_of_problems_knows_a_recorded_trace_without_an_end(opened: Open, end: bool) -> None:
+    trace = opened(recorded(end=end))
+    text = Client(trace).get("/problems").text
+    assert "Everything requested was recorded." in text
+    assert "PyTorch wrote this trace" not in text
 
 
 def test_text_of_a_run_with_findings_and_damage(opened: Open) -> None:
