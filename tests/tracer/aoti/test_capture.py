@@ -102,7 +102,7 @@ def test_a_nan_that_came_in_is_one(tmp_path: Path) -> None:
         "arg0_1  ]:\nNumber of elements: 4096\nDtype: float32\nMean value: nan\nMin value: nan",
     )
     findings = [one for one in imported(tmp_path, came)["findings"] if one["kind"] == "nonfinite"]
-    assert "came in" in findings[0]["title"] and "arg0_1" in findings[0]["title"]  # noqa: PT018
+    assert "entered with" in findings[0]["title"] and "arg0_1" in findings[0]["title"]  # noqa: PT018
 
 
 def test_a_nan_in_an_input_that_no_launch_names_came_in(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_fresh_cache_is_kept_where_the_program_failed(tmp_path: Path, end: str
     cache = run.run(["-c", MAKES + end], TraceConfig(tmp_path), fresh_cache=True).cache
     assert cache is not None
     assert cache.entries == dict.fromkeys(("c3/a.py", "c3/a.so", "fxgraph/x/y", "triton/z/k.cubin"), 4)
-    assert cache.text.startswith("the fresh cache got 4 files, 16 bytes (1 .py, 1 .so, 1 fxgraph, 1 triton); ")
+    assert cache.text.startswith("the fresh cache received 4 files, 16 bytes (1 .py, 1 .so, 1 fxgraph, 1 triton); ")
     assert (cache.kept is not None) is bool(end)
     if cache.kept is not None:
         assert cache.text.endswith(f"the program failed, so the cache is kept: {cache.kept}")
@@ -92,7 +92,11 @@ def test_a_fresh_cache_is_kept_where_the_program_failed(tmp_path: Path, end: str
 def test_nothing_is_kept_of_a_failed_program_that_made_nothing(tmp_path: Path) -> None:
     cache = run.run(["-c", "raise SystemExit(3)"], TraceConfig(tmp_path), fresh_cache=True).cache
     assert cache is not None
-    assert (cache.entries, cache.kept, cache.text) == ({}, None, "the fresh cache got 0 files; it was removed")
+    assert (cache.entries, cache.kept, cache.text) == (
+        {},
+        None,
+        "the fresh cache received 0 files; the cache was removed",
+    )
     assert run.run(["-c", "raise SystemExit(3)"], TraceConfig(tmp_path)).cache is None
 
 
