@@ -97,7 +97,7 @@ def test_what_cannot_be_read_at_all_is_one_sentence(ranks: list[Path], tmp_path:
     empty.touch()
     (tmp_path / "folder").mkdir()
     for names, sentence in (
-        ([], "No log was named"),
+        ([], "No log was given"),
         ([ranks[0], tmp_path / "missing.log"], "There is no file or folder"),
         ([ranks[0], tmp_path / "folder"], "contains no log"),
         ([notes, tmp_path / "folder" / ".." / "notes.md"], "none of these is a log"),
