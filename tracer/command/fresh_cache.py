@@ -24,7 +24,7 @@ class CacheUse:
 
     @property
     def text(self) -> str:
-        """Description: ``the fresh cache received 14 files, 20,480 bytes (4 .so, 2 fxgraph); the cache was removed``."""
+        """``the fresh cache received 14 files, 20,480 bytes (4 .so, 2 fxgraph); the cache was removed``."""
         kinds = Counter(_kind(Path(name)) for name in self.entries).most_common()
         named = [f"{count:,} {kind}" for kind, count in kinds[:_MOST_KINDS]]
         rest = sum(count for _, count in kinds[_MOST_KINDS:])
