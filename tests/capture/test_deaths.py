@@ -153,7 +153,7 @@ def test_what_it_had_in_its_hands(death: Death, told: Told, finding: dict[str, A
         assert ("reads", True) not in known
         has_values = death.run == CRASH
         assert ("its index is read from memory" in evidence["inside"]) is not has_values
-        assert ("held, it reads" in evidence["inside"]) is has_values
+        assert ("with the values of primals_3, it reads" in evidence["inside"]) is has_values
     elif death.launch is not None:
         read = evidence["arguments"][0]
         operator = "forward" if death.launch == 3 else "backward"

@@ -287,7 +287,7 @@ def test_a_plain_log_gets_its_graphs_from_the_generated_code(opened: Open) -> No
     assert (row.launch_sites, row.calls, row.launches) == (None, None, None)
     facts = overview(trace)
     assert (facts.counts.launches, facts.counts.steps) == (None, None)
-    assert "PyTorch alone" in facts.notes[0]
+    assert "PyTorch wrote this trace without stepscope" in facts.notes[0]
 
 
 def test_several_logs_are_kept_apart(tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ def overlapped(start_ns: int) -> bool:
 
 def describe_holders(held: Sequence[str]) -> str:
     """Return the holders of a storage as the end of a sentence; empty if they were not searched."""
-    if list(held) == [UNKNOWN]:
-        return f"; its holder was {UNKNOWN}"
+    if len(held) == 1 and held[0].startswith(UNKNOWN):
+        return f"; its holder was {held[0]}"
     return f"; held by {', '.join(held)}" if held else ""
 
 
@@ -111,6 +111,11 @@ class _Node:
     depth: int = 0
 
 
+def _frozen() -> str:
+    """Return what else may be a holder: the collector does not tell of objects that the program has frozen."""
+    return ", or an object that gc.freeze() hides" if gc.get_freeze_count() else ""
+
+
 class _Search:
     def __init__(self, storages: Sequence[Any], deadline: float) -> None:
         self._wanted = {id(storage): n for n, storage in enumerate(storages[:MOST_STORAGES])}
@@ -137,7 +142,7 @@ class _Search:
         is_in_time = monotonic() < self._deadline
         for position in self._wanted.values():
             found = sorted(self._found[position], key=len)[:MOST_WORDS]
-            words[position][:] = found or ([UNKNOWN] if is_in_time else [])
+            words[position][:] = found or ([UNKNOWN + _frozen()] if is_in_time else [])
 
     def _tensors(self) -> tuple[list[tuple[Any, int]], list[Any]]:
         """Return the tensors of the storages with the storages' positions, and all tensors that have a `grad_fn`."""
@@ -205,7 +210,7 @@ class _Search:
             return []
         for node in nodes:
             if id(node) not in named and node.words and not self._locals.get(id(node.value)):
-                self._found[node.position].add(f"{node.words}, which a running function or C++ holds")
+                self._found[node.position].add(f"{node.words}, which a running function or C++ holds{_frozen()}")
         return following[:MOST_NODES]
 
     def _step(self, node: _Node, referrer: Any, following: list[_Node]) -> None:

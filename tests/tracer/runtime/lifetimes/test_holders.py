@@ -191,6 +191,17 @@ def test_nobody_holds_it_in_python() -> None:
     assert [text for text in words if "local variable storage" not in text] in ([], [UNKNOWN])
 
 
+def test_it_says_that_frozen_objects_are_hidden(module_global: Any) -> None:
+    module_global([])
+    gc.freeze()
+    kept_in_module.append((torch.ones(4),))
+    storage = kept_in_module[0][0].untyped_storage()
+    said = "tuple of 1, which a running function or C++ holds, or an object that gc.freeze() hides"
+    assert said in holders_of(storage)
+    gc.unfreeze()
+    assert f"tuple of 1 in list of 1 in kept_in_module of {__name__}" in holders_of(storage)
+
+
 def test_strange_tensors_and_objects_are_passed_over() -> None:
     class Lying:
         @property  # type: ignore[misc]
