@@ -77,6 +77,7 @@ def _remember_compiled(config: pytest.Config) -> None:
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     processor = {line for line in lines if line.startswith(("model", "flags", "Features", "CPU part"))}
     os.environ["COMPILED_BY"], os.environ["CXX"] = compiler, str(COMPILER)
+    os.environ["COMPILED_WITHOUT"] = sys.prefix
     os.environ["COMPILED_KEY"] = f"{importlib.metadata.version('torch')} {version} {sorted(processor)}"
     if _is_quick(config):
         os.environ.pop("COMPILED", None)

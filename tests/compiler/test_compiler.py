@@ -27,7 +27,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     for name in ("wrong", "first", "second"):
         (tmp_path / f"{name}.cpp").write_text(name)
     ours = {"COMPILED_BY": str(real), "COMPILED_KEY": "version", "COMPILED": str(tmp_path / "kept")}
-    return os.environ | ours
+    return os.environ | ours | {"COMPILED_WITHOUT": "/environment"}
 
 
 def compile_it(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -45,6 +45,13 @@ def test_the_same_input_is_compiled_once(tmp_path: Path, environment: dict[str, 
     for arguments, key in (("-O0", "version"), ("-O3", "newer")):
         compile_it(tmp_path, environment | {"COMPILED_KEY": key}, "first.cpp", "-o", "made.o", arguments)
     assert len((tmp_path / "calls").read_text().splitlines()) == 4
+
+
+def test_where_the_environment_lies_is_no_input(tmp_path: Path, environment: dict[str, str]) -> None:
+    for place in ("/environment", "/elsewhere"):
+        there = environment | {"COMPILED_WITHOUT": place}
+        compile_it(tmp_path, there, "first.cpp", "-o", "made.o", f"-I{place}/include")
+    assert (tmp_path / "calls").read_text().splitlines() == ["first.cpp -o made.o -I/environment/include"]
 
 
 def test_errors_and_questions_are_the_compilers_own(tmp_path: Path, environment: dict[str, str]) -> None:
