@@ -98,6 +98,12 @@ def test_what_is_wrong_is_one_sentence(words: tuple[str, ...]) -> None:
     assert len(said.stderr) < 400
 
 
+def test_a_misspelt_option_is_no_program_to_run(tmp_path: Path) -> None:
+    said = stepscope("run", "--output", "there", "--", sys.executable, "-c", "print(1)", cwd=tmp_path)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert re.fullmatch(r"stepscope run: No such option\W+--output\W+Did you mean '?--out'?\?\n", said.stderr)
+
+
 def test_a_report_makes_no_folder(log: Path, tmp_path: Path) -> None:
     said = stepscope("report", log, "-o", tmp_path / "missing" / "report.html")
     assert said.returncode == 2

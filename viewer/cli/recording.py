@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,6 +172,8 @@ def run(
     **settings: Any,
 ) -> None:
     """Run a program and record it, as in: stepscope run -- python train.py --lr 1e-3"""
+    if command[0].startswith("-") and command[0] != "-m":
+        _refuse_option(command[0].partition("=")[0])
     if aoti and aoti not in AOTI_LEVELS:
         raise StepscopeError(f"--aoti is {aoti!r}; it must be {', '.join(AOTI_LEVELS[:-1])} or save.")
     if not crash and (max_runs != MAX_RUNS or timeout is not None or sanitizer):
@@ -247,6 +250,13 @@ def demo(out: Path) -> None:
         click.echo("\n" + summary_text(opened))
         write_report(opened, out / "report.html", redact=False)
     click.echo(f"browse it: stepscope serve {log}")
+
+
+def _refuse_option(name: str) -> None:
+    """Raise NoSuchOption for what the parser let pass, since `-m` has to reach the program."""
+    context = click.get_current_context()
+    options = [option for parameter in context.command.params for option in parameter.opts]
+    raise click.NoSuchOption(name, possibilities=get_close_matches(name, options), ctx=context)
 
 
 def _record(
