@@ -6,7 +6,7 @@ NODE := $(shell command -v node 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test quick check bench bench-gpu bench-ingest bench-memory bench-units clean compiler browser
+.PHONY: help demo test quick check bench bench-gpu bench-ingest bench-memory bench-units clean pictures compiler browser
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z_-]*\):[^#]*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ bench-gpu: .venv/.installed-test compiler ## the same on a CUDA device (bring yo
 	$(BIN)/python -m tests.benchmarks.bench_gpu
 	$(BIN)/python -m tests.benchmarks.bench_ring
 	$(BIN)/python -m tests.benchmarks.bench_gpu_stats
+
+pictures: .venv/.installed-test compiler browser ## take the pictures of the documentation again (minutes)
+	$(BIN)/python docs/make_pictures.py
 
 clean: ## remove .venv, the demo's output and every cache
 	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/stepscope-tests"
