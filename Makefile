@@ -5,6 +5,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 NODE := $(shell command -v node 2>/dev/null)
 
 .DEFAULT_GOAL := help
+# The tests start hundreds of Python programs, which would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .PHONY: help demo test quick check bench bench-gpu bench-ingest bench-memory bench-units clean pictures compiler browser
 
@@ -21,11 +23,11 @@ demo: .venv/.installed compiler ## record a small training run that goes wrong, 
 	$(BIN)/stepscope demo
 
 test: check browser compiler ## every check and every test
-	$(BIN)/python -m pytest -n auto --maxprocesses 4
+	$(BIN)/python -m pytest -n auto
 	$(js-tests)
 
 quick: check browser ## the checks, and every test that compiles no program and is not marked long (minutes)
-	$(BIN)/python -m pytest -n auto --maxprocesses 2 -m "not compiles and not long and not ecosystem"
+	$(BIN)/python -m pytest -n auto -m "not compiles and not long and not ecosystem"
 	$(js-tests)
 
 check: .venv/.installed-test ## ruff and mypy

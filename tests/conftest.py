@@ -29,6 +29,7 @@ TOGETHER = {
 """Modules that must run on the same worker because they share fixtures of the session."""
 
 TESTS = Path(__file__).parent
+MOST_WORKERS = 5
 COMPILER = TESTS / "compiler" / "g++"
 COMPILES = {"capture", "ecosystem", "gpu", "pytorch_helpers"}
 """Folders of tests that compile programs."""
@@ -132,6 +133,12 @@ def pytest_collection_finish() -> None:
 
 def pytest_sessionfinish() -> None:
     gc.unfreeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Start one worker more than there are processors, because many tests wait for a program or a browser."""
+    return min((os.cpu_count() or 1) + 1, MOST_WORKERS)
 
 
 @pytest.hookimpl(optionalhook=True)
