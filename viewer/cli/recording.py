@@ -172,7 +172,7 @@ def run(
     **settings: Any,
 ) -> None:
     """Run a program and record it, as in: stepscope run -- python train.py --lr 1e-3"""
-    if command[0].startswith("-") and command[0] != "-m":
+    if command[0].startswith("--"):
         _refuse_option(command[0].partition("=")[0])
     if aoti and aoti not in AOTI_LEVELS:
         raise StepscopeError(f"--aoti is {aoti!r}; it must be {', '.join(AOTI_LEVELS[:-1])} or save.")
@@ -253,7 +253,7 @@ def demo(out: Path) -> None:
 
 
 def _refuse_option(name: str) -> None:
-    """Raise NoSuchOption for what the parser let pass, since `-m` has to reach the program."""
+    """Raise NoSuchOption for what the parser let pass, since options of Python such as `-m` have to reach it."""
     context = click.get_current_context()
     options = [option for parameter in context.command.params for option in parameter.opts]
     raise click.NoSuchOption(name, possibilities=get_close_matches(name, options), ctx=context)
