@@ -70,9 +70,14 @@ def names_text(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else shown
 
 
+def attributes(row: object, *names: str) -> dict[str, Any]:
+    """Return the given attributes of a row by name."""
+    return {name: getattr(row, name) for name in names}
+
+
 def buffers_table(rows: Sequence[object], *columns: str) -> list[dict[str, Any]]:
     """Return the given attributes of each row; nothing for a single row, which the finding itself describes."""
-    return [{name: getattr(row, name) for name in columns} for row in rows] if len(rows) > 1 else []
+    return [attributes(row, *columns) for row in rows] if len(rows) > 1 else []
 
 
 def rule_of(docstring: str | None) -> str:
@@ -82,6 +87,11 @@ def rule_of(docstring: str | None) -> str:
 
 def compile_page(log: int, compile_id: str) -> str:
     return f"/compile/{quote(compile_id.replace('/', '_'), safe='!')}?log={log}"
+
+
+def place_of(event: CompileEvent) -> dict[str, Any]:
+    """Return the page, the rank, the source line and the log of a finding about the compile of `event`."""
+    return {"page": compile_page(event.log, event.compile_id), **attributes(event, "rank", "source", "log")}
 
 
 def alike_in_logs(groups: Iterable[list[CompileEvent]]) -> list[list[list[CompileEvent]]]:

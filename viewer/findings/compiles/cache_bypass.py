@@ -4,14 +4,7 @@ compiles it anew. There is one finding per reason, or per pair of reasons where 
 from __future__ import annotations
 
 from stepscope.viewer.compiles.queries.events import CompileEvent
-from stepscope.viewer.findings.evidence import (
-    MOST_EXAMPLES,
-    Evidence,
-    Timed,
-    compile_page,
-    grouped,
-    rule_of,
-)
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, place_of, rule_of
 from stepscope.viewer.overview.rows import Finding
 
 SUMMARY = "A compile could not use a cache"
@@ -37,8 +30,5 @@ def _finding(compiles: list[list[CompileEvent]]) -> Timed:
             "compile_ids": [same[0].compile_id for same in compiles[:MOST_EXAMPLES]],
             "reasons": list(dict.fromkeys(event.cause for event in events)),
         },
-        page=compile_page(first.log, first.compile_id),
-        rank=first.rank,
-        source=first.source,
-        log=first.log,
+        **place_of(first),
     )

@@ -12,10 +12,10 @@ from stepscope.viewer.findings.evidence import (
     Evidence,
     Timed,
     alike_in_logs,
-    compile_page,
     grouped,
     in_logs,
     logs_of,
+    place_of,
     rule_of,
     times,
 )
@@ -53,8 +53,5 @@ def _finding(group: list[CompileEvent], fate: Fate, logs: int) -> Timed:
         title=title,
         rule=rule_of(__doc__),
         evidence={"failures": len(group), **logs_of(logs), "compile_id": first.compile_id, "error": first.text[:2000]},
-        page=compile_page(first.log, first.compile_id),
-        rank=first.rank,
-        source=first.source,
-        log=first.log,
+        **place_of(first),
     )

@@ -15,8 +15,9 @@ from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
     Timed,
-    compile_page,
+    attributes,
     grouped,
+    place_of,
     rule_of,
     times,
 )
@@ -64,10 +65,7 @@ def _finding(group: list[CompileEvent], all_held: list[HeldBuffer] | None) -> Ti
             "perhaps_held_bytes": None if all_held is None else _bytes(_came_in(held)),
             "held_buffers": [_held(one) for one in held[:MOST_EXAMPLES]],
         },
-        page=compile_page(first.log, first.compile_id),
-        rank=first.rank,
-        source=first.source,
-        log=first.log,
+        **place_of(first),
     )
 
 
@@ -101,13 +99,9 @@ def _names(held: list[HeldBuffer]) -> str:
 
 def _held(one: HeldBuffer) -> dict[str, Any]:
     return {
-        "buffer": one.buffer,
-        "held_as": one.held_as,
-        "storage_bytes": one.storage_bytes,
-        "made_by": one.made_by,
+        **attributes(one, "buffer", "held_as", "storage_bytes", "made_by"),
         "made_by_graph": one.graph,
         "held_in_graph": one.into_graph,
-        "last_kernel": one.last_kernel,
-        "launches_after": one.launches_after,
+        **attributes(one, "last_kernel", "launches_after"),
         "line": f"{one.source.file}:{one.source.line}" if one.source else None,
     }

@@ -13,10 +13,10 @@ from stepscope.viewer.findings.evidence import (
     Evidence,
     Timed,
     alike_in_logs,
-    compile_page,
     grouped,
     in_logs,
     logs_of,
+    place_of,
     rule_of,
 )
 from stepscope.viewer.overview.rows import Finding
@@ -50,10 +50,7 @@ def _finding(group: list[CompileEvent], logs: int) -> Timed:
             "compile_ids": [event.compile_id for event in group[:MOST_EXAMPLES]],
             "reasons": [reason for reason, _ in Counter(reasons).most_common(MOST_EXAMPLES)],
         },
-        page=compile_page(first.log, group[-1].compile_id),
-        rank=first.rank,
-        source=group[-1].source,
-        log=first.log,
+        **place_of(group[-1]),
     )
 
 

@@ -14,10 +14,10 @@ from stepscope.viewer.findings.evidence import (
     Evidence,
     Timed,
     alike_in_logs,
-    compile_page,
     grouped,
     in_logs,
     logs_of,
+    place_of,
     rule_of,
 )
 from stepscope.viewer.overview.rows import Finding
@@ -54,8 +54,5 @@ def _finding(group: list[CompileEvent], reasons: dict[tuple[int, str], str], log
             **logs_of(logs),
             "last_reasons": last[:MOST_EXAMPLES],
         },
-        page=compile_page(first.log, first.compile_id),
-        rank=first.rank,
-        source=first.source,
-        log=first.log,
+        **place_of(first),
     )

@@ -20,7 +20,7 @@ from stepscope.viewer.crash.queries.process_ends import RingLaunch
 from stepscope.viewer.findings.crash import suspects
 from stepscope.viewer.findings.crash.deaths import Death, cpp_facts, deaths, failed_beside, same
 from stepscope.viewer.findings.crash.suspects import Suspect
-from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, rule_of
 from stepscope.viewer.findings.values.describe import source_line
 from stepscope.viewer.overview.rows import Finding, Severity
 from stepscope.viewer.store.trace import Trace
@@ -153,8 +153,7 @@ def _evidence(trace: Trace, death: Death, known: Suspect | None) -> dict[str, An
         "in_flight_count": len(death.on_device) or None,
         "other_threads": [_ring_facts(row) for row in death.threads if row.launch != at.launch and not row.returned],
         "ran_before": [
-            {"launch": row.launch, "step": row.step, "launch_in_step": row.ordinal, "kernel": row.kernel}
-            for row in before
+            {**attributes(row, "launch", "step"), "launch_in_step": row.ordinal, "kernel": row.kernel} for row in before
         ],
         "arguments": suspects.argument_facts(known) if known else [],
         "scalars": suspects.scalar_facts(known) if known else [],
@@ -163,8 +162,8 @@ def _evidence(trace: Trace, death: Death, known: Suspect | None) -> dict[str, An
 
 
 def _ring_facts(row: RingLaunch) -> dict[str, Any]:
-    names = ("launch", "step", "kernel", "thread", "returned", "device", "stream")
-    return {name: getattr(row, name) for name in names} | {"launch_in_step": row.ordinal}
+    known = attributes(row, "launch", "step", "kernel", "thread", "returned", "device", "stream")
+    return known | {"launch_in_step": row.ordinal}
 
 
 def _tool_errors(group: Sequence[Death]) -> list[str]:

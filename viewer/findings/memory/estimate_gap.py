@@ -5,7 +5,7 @@ compared. There is one finding per graph, with the buffers that the estimate did
 
 from __future__ import annotations
 
-from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, rule_of
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, attributes, rule_of
 from stepscope.viewer.memory.queries.compare import estimate_gaps
 from stepscope.viewer.memory.queries.graph_index import moment_of
 from stepscope.viewer.memory.rows import EstimateGap
@@ -48,21 +48,14 @@ def _finding(trace: Trace, gap: EstimateGap) -> Timed:
             "estimated_snode": gap.estimated.snode,
             "estimated_index": gap.estimated.snode_index,
             "buffers": [
-                {
-                    "buffer": buffer.name,
-                    "measured_bytes": buffer.measured_bytes,
-                    "expected_bytes": buffer.expected_bytes,
-                    "why": buffer.why,
-                }
+                {"buffer": buffer.name, **attributes(buffer, "measured_bytes", "expected_bytes", "why")}
                 for buffer in gap.buffers[:MOST_EXAMPLES]
             ],
         },
         page=f"/graphs/{gap.graph}/memory?call={gap.call}",
         rank=moment.rank,
-        step=gap.step,
-        graph=gap.graph,
         kernel=gap.measured.kernel,
         buffer=largest.name if largest else None,
         source=largest.source if largest and largest.source else gap.measured.source,
-        log=gap.log,
+        **attributes(gap, "step", "graph", "log"),
     )

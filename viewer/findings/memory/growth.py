@@ -15,13 +15,14 @@ from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
     Timed,
+    attributes,
     buffers_table,
     grouped,
     names_text,
     rule_of,
 )
 from stepscope.viewer.memory.queries.graph_index import label_of
-from stepscope.viewer.memory.queries.mismatches import growth
+from stepscope.viewer.memory.queries.growth import growth
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.memory.rows import GrowthRow
 from stepscope.viewer.overview.rows import Finding, Severity
@@ -109,10 +110,5 @@ def _finding(trace: Trace, rows: Sequence[GrowthRow], rank: int | None, peak_byt
         page=f"/graphs/{row.graph}/memory",
         rank=rank,
         step=row.steps[-1],
-        graph=row.graph,
-        launch=row.launch,
-        kernel=row.kernel,
-        buffer=row.buffer,
-        source=row.source,
-        log=row.log,
+        **attributes(row, "graph", "launch", "kernel", "buffer", "source", "log"),
     )

@@ -5,10 +5,18 @@ wrong figures."""
 
 from __future__ import annotations
 
-from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, names_text, rule_of, times
+from stepscope.viewer.findings.evidence import (
+    MOST_EXAMPLES,
+    Evidence,
+    Timed,
+    attributes,
+    grouped,
+    names_text,
+    rule_of,
+    times,
+)
 from stepscope.viewer.memory.queries.graph_index import label_of
-from stepscope.viewer.memory.queries.mismatches import recompute_mismatches
-from stepscope.viewer.memory.queries.recompute import RecomputeRow
+from stepscope.viewer.memory.queries.recompute import RecomputeRow, recompute_mismatches
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes
@@ -39,28 +47,18 @@ def _finding(trace: Trace, group: list[RecomputeRow]) -> Timed:
         rule=rule_of(__doc__),
         evidence={
             "mismatches": len(group),
-            "swap": first.swap,
-            "candidate": first.candidate,
+            **attributes(first, "swap", "candidate"),
             "group": first.group[:MOST_EXAMPLES],
-            "reasons": first.reasons,
-            "reason_snodes": first.reason_snodes,
-            "peak_before_bytes": first.peak_before_bytes,
-            "peak_after_bytes": first.peak_after_bytes,
-            "allowed_peak_bytes": first.allowed_peak_bytes,
-            "is_explained": first.is_explained,
-            "peak_snode": first.peak_snode,
+            **attributes(first, "reasons", "reason_snodes", "peak_before_bytes", "peak_after_bytes"),
+            **attributes(first, "allowed_peak_bytes", "is_explained", "peak_snode"),
             "peak_index": first.peak_snodes[0] if first.peak_snodes else None,
             "peak_snodes": first.peak_snodes[:MOST_EXAMPLES],
             "snodes": first.snodes,
             "swapped": [node.words for node in first.swapped[:MOST_EXAMPLES]],
-            "compile_id": first.compile_id,
-            "subgraph": first.subgraph,
-            "found_by": first.found_by,
+            **attributes(first, "compile_id", "subgraph", "found_by"),
         },
         page=f"/recompute/{first.recompute}",
-        rank=first.rank,
-        graph=first.graph,
-        log=first.log,
+        **attributes(first, "rank", "graph", "log"),
     )
 
 

@@ -4,7 +4,7 @@ still in use."""
 
 from __future__ import annotations
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, rule_of
 from stepscope.viewer.findings.values.describe import describe, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.overview.rows import Finding
@@ -17,6 +17,7 @@ SUMMARY = "A buffer changed although no launch wrote it"
 TITLE_IS_MEASURED = True
 
 MOST_FINDINGS = 10
+_COMPARED = ("min", "max", "mean", "std", "zero", "nan")
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -46,18 +47,15 @@ def _finding(trace: Trace, change: ChangedValue) -> Timed:
             "of": where.of,
             "was": f"{describe(change.name, written)}, {verb} launch {written.launch}: {sites[written.site].kernel}",
             "is": describe(change.name, row),
-            "before": {name: getattr(written, name) for name in ("min", "max", "mean", "std", "zero", "nan")},
-            "now": {name: getattr(row, name) for name in ("min", "max", "mean", "std", "zero", "nan")},
+            "before": attributes(written, *_COMPARED),
+            "now": attributes(row, *_COMPARED),
             "times": change.times,
         },
         page=f"/steps/{change.step}?log={change.log}&launch={row.launch}",
         rank=where.rank,
-        step=change.step,
-        graph=change.graph,
         launch=row.launch,
         kernel=sites[row.site].kernel,
-        buffer=change.buffer,
         argument=change.name,
         source=source_line(sites[row.site]),
-        log=change.log,
+        **attributes(change, "step", "graph", "buffer", "log"),
     )

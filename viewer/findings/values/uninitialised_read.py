@@ -3,7 +3,7 @@ arbitrary, and so is everything computed from it. The finding is critical."""
 
 from __future__ import annotations
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, rule_of
 from stepscope.viewer.findings.values.describe import source_line
 from stepscope.viewer.graphs.queries.argument_facts import UninitialisedRead, uninitialised_reads
 from stepscope.viewer.graphs.queries.graphs import site_rows
@@ -32,8 +32,7 @@ def _finding(trace: Trace, group: list[UninitialisedRead]) -> Timed:
         title=f"Uninitialised memory is read in {where.text}: {site.kernel}, input {first.name}",
         rule=rule_of(__doc__),
         evidence={
-            "step": first.step,
-            "launch": first.launch,
+            **attributes(first, "step", "launch"),
             "launch_in_step": where.ordinal,
             "of": where.of,
             "role": "in",
@@ -45,12 +44,8 @@ def _finding(trace: Trace, group: list[UninitialisedRead]) -> Timed:
         },
         page=f"/steps/{first.step}?log={first.log}&launch={first.launch}",
         rank=where.rank,
-        step=first.step,
-        graph=first.graph,
-        launch=first.launch,
         kernel=site.kernel,
-        buffer=first.buffer,
         argument=first.name,
         source=source_line(site),
-        log=first.log,
+        **attributes(first, "step", "graph", "launch", "buffer", "log"),
     )
