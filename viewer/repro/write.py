@@ -129,17 +129,17 @@ class _Saved:
         self, launch: int, site: int, argument: int, item: int | None, moment: str, size: list[int]
     ) -> Spec | None:
         place = saved_at(self._trace, launch, site, argument, item, moment)
-        data = None if place is None or place.row.size != size else read_tensor(place, self._room)
+        data = None if place is None or place.size != size else read_tensor(place, self._room)
         if place is None or data is None:
             return None
-        digest = place.row.sha256
+        digest = place.sha256
         if isinstance(data, bytes):
             if digest not in self.embedded:
                 self._room -= len(data)
             self.embedded[digest] = data
             return {"sha256": digest, "file": None}
-        path = self._folder / f"{place.row.tensor}.pt"
-        self.files[place.row.tensor] = path
+        path = self._folder / f"{place.tensor}.pt"
+        self.files[place.tensor] = path
         return {"sha256": digest, "file": [self._folder.name, path.name]}
 
 

@@ -31,6 +31,16 @@ def record(row_class: type[T], trace: Trace, statement: str, parameters: Paramet
     return None if found is None else _built(row_class, cursor, [found])[0]
 
 
+def named(trace: Trace, statement: str, parameters: Parameters = (), json: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return the rows of `statement` as dictionaries by column, with the JSON of the columns `json` decoded."""
+    cursor = trace.cursor().execute(statement, parameters)
+    columns = [column[0] for column in cursor.description or ()]
+    found = [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+    for row in found:
+        row.update({name: json_value(row[name]) for name in json})
+    return found
+
+
 def rows(trace: Trace, statement: str, parameters: Parameters = ()) -> list[Row]:
     return trace.cursor().execute(statement, parameters).fetchall()
 

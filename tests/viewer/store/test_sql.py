@@ -59,6 +59,11 @@ def test_one_row_makes_one_record(trace: Trace) -> None:
     assert sql.record(Size, trace, "SELECT 4 AS size") == Size(4)
 
 
+def test_rows_become_dictionaries_with_their_json_decoded(trace: Trace) -> None:
+    found = sql.named(trace, "SELECT 'a' AS name, $size AS size, '[1, 2]' AS items", {"size": 4}, json=("items",))
+    assert found == [{"name": "a", "size": 4, "items": [1, 2]}]
+
+
 @pytest.mark.parametrize(
     ("statement", "said"),
     [

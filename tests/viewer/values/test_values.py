@@ -23,7 +23,8 @@ from stepscope.viewer.values.queries.buffers import buffer_detail, buffer_rows
 from stepscope.viewer.values.queries.curves import value_curve
 from stepscope.viewer.values.queries.heatmap import heat_map
 from stepscope.viewer.values.queries.kernels import kernel_detail, kernel_rows
-from stepscope.viewer.values.queries.values import saved_tensor, saved_tensors, unravelled
+from stepscope.viewer.values.queries.saved_tensors import saved_tensor, saved_tensors
+from stepscope.viewer.values.queries.values import unravelled
 from stepscope.viewer.values.rows import HEALTH, ArgumentValues, ValueRow
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, recorded
 from tests.logs.value_logs import FINE, MASK, NAN, PLUS, Program, Stat, ValueLog, attention, layout_of, values_of

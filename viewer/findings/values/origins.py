@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stepscope.viewer.findings.values.describe import is_certain, is_infinite, is_nan, label
-from stepscope.viewer.graphs.queries.graphs import graph_row, operands_left_out, site_rows, wrapper_code
+from stepscope.viewer.graphs.queries.graphs import code_of_graph, operands_left_out, site_rows
 from stepscope.viewer.graphs.rows import SiteRow
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.flow import Flow, FlowArgument, Flows
@@ -147,12 +147,9 @@ class Tracer:
 
     def _kernel_source(self, site: SiteRow) -> str | None:
         """Return the source of a kernel that Inductor wrote, or None if the log does not have it."""
-        graph = graph_row(self.trace, site.graph)
-        code = wrapper_code(self.trace, graph) if graph else None
+        code = code_of_graph(self.trace, site.graph)
         begin = re.search(rf"^{re.escape(site.kernel)} = async_compile\..*?'''", code or "", re.MULTILINE | re.DOTALL)
-        if code is None or begin is None:
-            return None
-        return code[begin.end() :].partition("'''")[0]
+        return None if code is None or begin is None else code[begin.end() :].partition("'''")[0]
 
 
 def bad_inputs(flow: Flow, is_one: Is) -> list[ValueRow]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, rule_of
 from stepscope.viewer.findings.values.describe import source_line
 from stepscope.viewer.findings.values.overlap import do_overlap
 from stepscope.viewer.graphs.queries.argument_facts import SharedMemory, shared_memory
-from stepscope.viewer.graphs.queries.graphs import graph_row, site_rows, wrapper_code
+from stepscope.viewer.graphs.queries.graphs import code_of_graph, site_rows
 from stepscope.viewer.graphs.queries.kernel_code import cut
 from stepscope.viewer.kernel_source.access_bounds import item_bytes
 from stepscope.viewer.kernel_source.element_access import Accesses, ElementAccess
@@ -28,6 +29,7 @@ SUMMARY = "A kernel writes memory that it reads"
 TITLE_IS_MEASURED = True
 
 _GENERATED = ("cpp", "triton")
+_OF_VIEWS = ("argument", "name", "parameter", "dtype", "size", "stride", "offset")
 
 
 @dataclass(frozen=True)
@@ -51,16 +53,12 @@ class _Kernels:
     """Accesses of kernels, each read once."""
 
     def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self._codes: dict[int, str | None] = {}
+        self._code = cache(partial(code_of_graph, trace))
         self._kernels: dict[tuple[int, str], Accesses | None] = {}
 
     def accesses(self, graph: int, kernel: str, kind: str) -> Accesses | None:
         """Return the accesses of a kernel, or None if the log does not have its source."""
-        if graph not in self._codes:
-            row = graph_row(self.trace, graph)
-            self._codes[graph] = wrapper_code(self.trace, row) if row is not None else None
-        code = self._codes[graph]
+        code = self._code(graph)
         if code is None:
             return None
         if (graph, kernel) not in self._kernels:
@@ -136,12 +134,11 @@ def _finding(trace: Trace, group: list[_Verdict]) -> Timed:
     verb = "overwrites what it reads" if verdict.severity == "critical" else "may overwrite what it reads"
     proof: dict[str, Any] = {
         "why": verdict.why,
-        "step": pair.step,
-        "launch": pair.launch,
+        **attributes(pair, "step", "launch"),
         "launch_in_step": where.ordinal,
         "of": where.of,
-        "written": _argument(pair, "written"),
-        "read": _argument(pair, "read"),
+        "written": attributes(pair.written, *_OF_VIEWS),
+        "read": attributes(pair.read, *_OF_VIEWS),
         "read_at": verdict.read_at[:8],
         "written_at": verdict.written_at[:8],
         "launches": sum(one.pair.launches for one in group),
@@ -156,20 +153,8 @@ def _finding(trace: Trace, group: list[_Verdict]) -> Timed:
         evidence=proof,
         page=f"/steps/{pair.step}?log={pair.log}&launch={pair.launch}",
         rank=where.rank,
-        step=pair.step,
-        graph=pair.graph,
-        launch=pair.launch,
-        kernel=pair.kernel,
         buffer=pair.written.name,
         argument=pair.written.name,
         source=source_line(site),
-        log=pair.log,
+        **attributes(pair, "step", "graph", "launch", "kernel", "log"),
     )
-
-
-def _argument(pair: SharedMemory, which: str) -> dict[str, Any]:
-    view = pair.written if which == "written" else pair.read
-    return {
-        "argument": view.argument, "name": view.name, "parameter": view.parameter, "dtype": view.dtype,
-        "size": view.size, "stride": view.stride, "offset": view.offset,
-    }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -44,32 +44,6 @@ _SHARED = f"""
 """
 _GENERATED = ("cpp", "triton")
 _KINDS = (*_GENERATED, "extern", "fallback")
-
-
-class _Read(NamedTuple):
-    log: int
-    graph: int
-    site: int
-    argument: int
-    name: str
-    buffer: str | None
-    launch: int
-    step: int
-    launches: int
-    sizes: list[str] | None
-
-
-class _Shared(NamedTuple):
-    log: int
-    graph: int
-    site: int
-    launch: int
-    step: int
-    launches: int
-    kernel: str
-    kind: str
-    read: dict[str, Any]
-    written: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -125,29 +99,21 @@ class SharedMemory:
 
 def uninitialised_reads(trace: Trace) -> list[UninitialisedRead]:
     """Return the arguments that were read before they were written, in order of time."""
-    return [
-        UninitialisedRead(
-            log=row.log,
-            graph=row.graph,
-            site=row.site,
-            argument=row.argument,
-            name=row.name,
-            buffer=row.buffer,
-            launch=row.launch,
-            step=row.step,
-            launches=row.launches,
-            is_empty=bool(row.sizes) and all(0 in sql.json_value(size) for size in row.sizes or ()),
+    found = []
+    for row in sql.named(trace, _UNINITIALISED):
+        sizes = row.pop("sizes") or ()
+        found.append(
+            UninitialisedRead(**row, is_empty=bool(sizes) and all(0 in sql.json_value(size) for size in sizes))
         )
-        for row in sql.records(_Read, trace, _UNINITIALISED)
-    ]
+    return found
 
 
 def shared_memory(trace: Trace) -> list[list[SharedMemory]]:
     """Return, for each launch site that ran, its pairs of a read and a written argument on the same memory."""
     sites: defaultdict[int, list[SharedMemory]] = defaultdict(list)
-    for row in sql.records(_Shared, trace, _SHARED, [list(_KINDS), list(_GENERATED)]):
-        views = {"read": _view(row.read), "written": _view(row.written)}
-        sites[row.site].append(SharedMemory(**{**row._asdict(), **views}))
+    for row in sql.named(trace, _SHARED, [list(_KINDS), list(_GENERATED)]):
+        row |= {side: _view(row[side]) for side in ("read", "written")}
+        sites[row["site"]].append(SharedMemory(**row))
     return list(sites.values())
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from stepscope.tracer.schema.constants import UNRECORDED
 from stepscope.viewer.graphs.queries.scalars import scalars_of
@@ -57,54 +57,8 @@ _TENSORS = f"""
     ORDER BY h.site, h.argument, h.item
 """
 _TOO_MANY = "not recorded: the launch site has had too many sizes"
-
-
-class _Site(NamedTuple):
-    """A launch site in the index, with lists as JSON."""
-
-    site: int
-    graph: int
-    local_site: int
-    function: str
-    line: int
-    kernel: str
-    kind: str
-    operator: str | None
-    handle: str | None
-    snodes: str | None
-    outputs: str
-    source_nodes: str
-    aten: str
-    fx_nodes: str
-    stacks: str
-    launches: int | None
-    duration_ns: int | None
-
-
-class _Argument(NamedTuple):
-    site: int
-    argument: int
-    name: str
-    role: str
-    buffer: str | None
-    parameter: str | None
-    storage: str | None
-    held: str | None
-
-
-class _Tensor(NamedTuple):
-    site: int
-    argument: int
-    item: int | None
-    dtype: str
-    size: str
-    stride: str
-    device: str | None
-    offset: int | None
-    storage_bytes: int | None
-    storage: int | None
-    call: int | None
-    step: int | None
+_LISTS = ("snodes", "outputs", "source_nodes", "aten", "fx_nodes", "stacks")
+_SAME_MEMORY = ("reuse", "alias")
 
 
 def list_graphs(trace: Trace, most: int | None = None) -> list[GraphRow]:
@@ -162,6 +116,12 @@ def wrapper_code(trace: Trace, graph: GraphRow) -> str | None:
     return None if code is None else trace.payload(int(code)).decode("utf-8", "replace")
 
 
+def code_of_graph(trace: Trace, graph: int) -> str | None:
+    """Return the source of the generated wrapper of the graph with this id, or None if no log holds it."""
+    row = graph_row(trace, graph)
+    return None if row is None else wrapper_code(trace, row)
+
+
 def operands_left_out(trace: Trace, graph: int) -> str | None:
     """Return a remark on tensors that launches of a graph may read although no argument names them."""
     found = sql.row(trace, "SELECT operands_left_out FROM graphs WHERE graph = ?", [graph])
@@ -179,32 +139,13 @@ def memory_statements(trace: Trace, graph: int) -> list[MemoryStatementRow]:
 
 def site_rows(trace: Trace, sites: Sequence[int], call: int | None = None) -> list[SiteRow]:
     """Return launch sites with their arguments. Tensors are those seen last, or those that hold in `call`."""
-    found = sql.records(_Site, trace, _SITES, [list(sites)])
     arguments, scalars = _arguments(trace, sites, call), scalars_of(trace, sites)
-    return [
-        SiteRow(
-            site=row.site,
-            graph=row.graph,
-            local_site=row.local_site,
-            function=row.function,
-            line=row.line,
-            kernel=row.kernel,
-            kind=row.kind,
-            operator=row.operator,
-            handle=row.handle,
-            snodes=sql.json_value(row.snodes),
-            outputs=sql.json_value(row.outputs),
-            source_nodes=sql.json_value(row.source_nodes),
-            aten=sql.json_value(row.aten),
-            fx_nodes=_once(row.fx_nodes),
-            stacks=_stacks(row.stacks),
-            arguments=arguments[row.site],
-            launches=row.launches,
-            duration_ns=row.duration_ns,
-            scalars=scalars[row.site],
-        )
-        for row in found
-    ]
+    rows = []
+    for row in sql.named(trace, _SITES, [list(sites)], json=_LISTS):
+        row["fx_nodes"] = list(dict.fromkeys(row["fx_nodes"] or []))
+        row["stacks"] = [[SourceLine(**frame) for frame in stack] for stack in row["stacks"]]
+        rows.append(SiteRow(**row, arguments=arguments[row["site"]], scalars=scalars[row["site"]]))
+    return rows
 
 
 def before_return(site: SiteRow) -> SiteRow:
@@ -217,19 +158,23 @@ def before_return(site: SiteRow) -> SiteRow:
     return replace(site, arguments=arguments)
 
 
-def _once(text: str) -> list[Any]:
-    """Return the members of a JSON list, each once."""
-    return list(dict.fromkeys(sql.json_value(text) or []))
+def innermost(stacks: str | None) -> SourceLine | None:
+    """Return the innermost line of a site's first stack, given as JSON, or None."""
+    return next((SourceLine(**stack[-1]) for stack in sql.json_value(stacks) or () if stack), None)
 
 
-def _stacks(text: str) -> list[list[SourceLine]]:
-    return [[SourceLine(**frame) for frame in stack] for stack in sql.json_value(text)]
+def first_names(statements: Iterable[MemoryStatementRow]) -> dict[str, str]:
+    """Return the first name of the memory of each name that reuses or aliases another."""
+    first: dict[str, str] = {}
+    for statement in statements:
+        if statement.event in _SAME_MEMORY and statement.of is not None:
+            first.setdefault(statement.buffer, first.get(statement.of, statement.of))
+    return first
 
 
 def _arguments(trace: Trace, sites: Sequence[int], call: int | None) -> defaultdict[int, list[ArgumentRow]]:
     tensors = _tensors(trace, sites, call)
-    found = sql.records(
-        _Argument,
+    found = sql.named(
         trace,
         "SELECT site, argument, name, role, buffer, parameter, storage, held FROM arguments"
         " WHERE list_contains($1, site) ORDER BY site, argument",
@@ -237,20 +182,10 @@ def _arguments(trace: Trace, sites: Sequence[int], call: int | None) -> defaultd
     )
     rows: defaultdict[int, list[ArgumentRow]] = defaultdict(list)
     for row in found:
-        told = tensors[row.site, row.argument]
+        site = row.pop("site")
+        told = tensors[site, row["argument"]]
         seen = [tensor for tensor in told if tensor["dtype"] != UNRECORDED]
-        argument = ArgumentRow(
-            argument=row.argument,
-            name=row.name,
-            role=row.role,
-            buffer=row.buffer,
-            parameter=row.parameter,
-            tensors=seen,
-            storage=row.storage,
-            held=row.held,
-            unseen=_TOO_MANY if told and not seen else None,
-        )
-        rows[row.site].append(argument)
+        rows[site].append(ArgumentRow(**row, tensors=seen, unseen=_TOO_MANY if told and not seen else None))
     return rows
 
 
@@ -259,8 +194,6 @@ def _tensors(
 ) -> defaultdict[tuple[int, int], list[dict[str, Any]]]:
     """Return the tensors by site and argument, from the last call not after `call` that recorded them."""
     rows: defaultdict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
-    for row in sql.records(_Tensor, trace, _TENSORS, [list(sites), call]):
-        tensor = {**row._asdict(), "size": sql.json_value(row.size), "stride": sql.json_value(row.stride)}
-        del tensor["site"], tensor["argument"]
-        rows[row.site, row.argument].append(tensor)
+    for tensor in sql.named(trace, _TENSORS, [list(sites), call], json=("size", "stride")):
+        rows[tensor.pop("site"), tensor.pop("argument")].append(tensor)
     return rows

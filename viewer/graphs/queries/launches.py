@@ -6,11 +6,17 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stepscope.viewer.graphs.queries.graphs import before_return, graph_row, memory_statements, site_rows, wrapper_code
+from stepscope.viewer.graphs.queries.graphs import (
+    before_return,
+    first_names,
+    graph_row,
+    memory_statements,
+    site_rows,
+    wrapper_code,
+)
 from stepscope.viewer.graphs.queries.kernel_code import cut
 from stepscope.viewer.graphs.queries.kernel_configs import config_of
 from stepscope.viewer.graphs.queries.scalars import in_call, symbols_at
-from stepscope.viewer.graphs.rows import MemoryStatementRow
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -27,7 +33,6 @@ _LAUNCH = """
     WHERE l.launch = $1
 """
 _SHARED_SCOPE = ("call", "partition_")
-_SAME_STORAGE = ("reuse", "alias")
 
 
 def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
@@ -92,7 +97,7 @@ class _Flow:
     """
 
     def __init__(self, trace: Trace, graph: int, call: int, first: int, last: int) -> None:
-        self._storage = _storages(memory_statements(trace, graph))
+        self._storage = first_names(memory_statements(trace, graph))
         functions = call_tree(trace, call)
         launches = sql.rows(
             trace,
@@ -146,15 +151,6 @@ class _Flow:
 
     def _of(self, launch: int) -> _Use:
         return next(use for use in self._uses if use.launch == launch)
-
-
-def _storages(statements: Sequence[MemoryStatementRow]) -> dict[str, str]:
-    """Return the first name of the storage of each name."""
-    storage: dict[str, str] = {}
-    for statement in statements:
-        if statement.event in _SAME_STORAGE and statement.of is not None:
-            storage.setdefault(statement.buffer, storage.get(statement.of, statement.of))
-    return storage
 
 
 def _arguments_of(trace: Trace, sites: Sequence[int]) -> defaultdict[int, list[tuple[int, str, str]]]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from stepscope.tracer.schema.constants import UNRECORDED
-from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row, memory_statements, site_rows
+from stepscope.viewer.graphs.queries.graphs import first_names, graph_label, graph_row, memory_statements, site_rows
 from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
-from stepscope.viewer.graphs.rows import MemoryStatementRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.values import (
@@ -46,17 +43,15 @@ _VALUES = f"""
     ORDER BY v.value
 """
 _ROWS = f"""
-    SELECT {COLUMNS}, v.step, l.start_ns, s.kernel FROM value_rows v
+    SELECT {COLUMNS}, l.start_ns, s.kernel FROM value_rows v
     LEFT JOIN launches l ON l.launch = v.launch LEFT JOIN sites s ON s.site = v.site
     WHERE list_contains(?, v.value) ORDER BY v.value
 """
-_SAME_MEMORY = ("reuse", "alias")
 _OWN_MEMORY = ("allocate", "pool", "pool_member", "item")
 
 
 @dataclass
 class _Version(StoredValue):
-    step: int
     start_ns: int | None
     kernel: str | None
 
@@ -114,7 +109,7 @@ def _buffers(trace: Trace, graph: int) -> dict[str, _Buffer]:
     """Return the buffers by the first name of their memory. Names in subgraphs include that of the function, so each
     name stands for one memory."""
     statements = memory_statements(trace, graph)
-    same = _first_names(statements)
+    same = first_names(statements)
     made = {m.buffer for m in statements if m.event in _OWN_MEMORY}
     buffers: defaultdict[str, _Buffer] = defaultdict(_Buffer)
     for site, kernel, argument, role, buffer, storage, held in sql.rows(trace, _ARGUMENTS, [graph]):
@@ -131,15 +126,6 @@ def _buffers(trace: Trace, graph: int) -> dict[str, _Buffer]:
         if first_use:
             found.is_input = held == "input" if held else role != "out" and name not in made
     return buffers
-
-
-def _first_names(statements: Iterable[MemoryStatementRow]) -> dict[Any, str]:
-    """Return the first name of each reused or aliased memory, for logs that lack the storage of arguments."""
-    first: dict[Any, str] = {}
-    for statement in statements:
-        if statement.event in _SAME_MEMORY and statement.of is not None:
-            first.setdefault(statement.buffer, first.get(statement.of, statement.of))
-    return first
 
 
 def _rows(trace: Trace, graph: int, buffers: dict[str, _Buffer]) -> list[BufferRow]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from stepscope.tracer.schema.statistics import NONFINITE
 from stepscope.viewer.store import sql
@@ -35,32 +34,15 @@ _CHANGED = f"""
         JOIN value_rows v ON v.value = p.now JOIN value_rows w ON w.value = p.was
         WHERE v.nan IS NOT NULL AND w.nan IS NOT NULL AND v.numel = w.numel AND v.looked_at = w.looked_at
           AND v.dtype = w.dtype AND ({_DIFFERS})
+    ), first AS (
+        SELECT min(now) AS now, arg_min(was, now) AS was, count(*) AS times FROM changed GROUP BY log, site, argument
     )
-    SELECT min(now) AS now, arg_min(was, now) AS was, count(*) AS times FROM changed
-    GROUP BY log, site, argument ORDER BY min(now) LIMIT ?
+    SELECT f.now, f.was, v.log, v.step, s.graph, coalesce(nullif(a.name, ''), 'an argument') AS name,
+           coalesce(a.storage, a.buffer) AS buffer, f.times
+    FROM first f JOIN value_rows v ON v.value = f.now JOIN sites s ON s.site = v.site
+    LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument ORDER BY f.now LIMIT ?
 """
-_ROWS = f"""
-    SELECT {COLUMNS}, v.log, v.step, s.graph, a.name, coalesce(a.storage, a.buffer) AS buffer FROM value_rows v
-    JOIN sites s ON s.site = v.site LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument
-    WHERE list_contains(?, v.value)
-"""
-
-
-class _Pair(NamedTuple):
-    """Two value rows of an argument: as the launch read it, and as it was last written."""
-
-    now: int
-    was: int
-    times: int
-
-
-@dataclass
-class _Placed(StoredValue):
-    log: int
-    step: int
-    graph: int
-    name: str | None
-    buffer: str | None
+_ROWS = f"SELECT {COLUMNS} FROM value_rows v WHERE list_contains(?, v.value)"
 
 
 @dataclass(frozen=True)
@@ -81,25 +63,9 @@ class ChangedValue:
 
 def changed_values(trace: Trace, most: int = 100) -> list[ChangedValue]:
     """Return the first change of each argument, at most `most` of them, in order of time."""
-    pairs = sql.records(_Pair, trace, _CHANGED, [most])
-    if not pairs:
+    changes = sql.named(trace, _CHANGED, [most])
+    if not changes:
         return []
-    found = sql.records(_Placed, trace, _ROWS, [sorted({value for pair in pairs for value in (pair.now, pair.was)})])
-    rows = {row.value: row for row in value_rows(trace, found)}
-    placed = {row.value: row for row in found}
-    result = []
-    for pair in pairs:
-        now = placed[pair.now]
-        result.append(
-            ChangedValue(
-                before=rows[pair.now],
-                written=rows[pair.was],
-                log=now.log,
-                step=now.step,
-                graph=now.graph,
-                name=now.name or "an argument",
-                buffer=now.buffer,
-                times=pair.times,
-            )
-        )
-    return result
+    values = sorted({change[side] for change in changes for side in ("now", "was")})
+    rows = {row.value: row for row in value_rows(trace, sql.records(StoredValue, trace, _ROWS, [values]))}
+    return [ChangedValue(rows[change.pop("now")], rows[change.pop("was")], **change) for change in changes]

@@ -11,7 +11,7 @@ from stepscope.viewer.values.queries.values import (
     COLUMNS,
     HEALTH_INDEX,
     LIMITS,
-    StoredInStep,
+    StoredValue,
     chosen,
     value_rows,
 )
@@ -23,7 +23,7 @@ _WHERE = """
     AND v.moment = $5
 """
 _IDS = f"SELECT v.value, {HEALTH_INDEX} FROM value_rows v WHERE {_WHERE} ORDER BY v.value"
-_ROWS = f"SELECT {COLUMNS}, v.step FROM value_rows v WHERE list_contains(?, v.value) ORDER BY v.value"
+_ROWS = f"SELECT {COLUMNS} FROM value_rows v WHERE list_contains(?, v.value) ORDER BY v.value"
 _NAME = """
     SELECT s.kernel, a.name, s.log FROM sites s
     LEFT JOIN arguments a ON a.site = s.site AND a.argument = $2 WHERE s.site = $1
@@ -45,7 +45,7 @@ def value_curve(
     ids = sql.rows(trace, _IDS, [site, argument, item, part, moment])
     if named is None or not ids:
         return None
-    found = sql.records(StoredInStep, trace, _ROWS, [chosen([(value, health) for value, health in ids], MOST_POINTS)])
+    found = sql.records(StoredValue, trace, _ROWS, [chosen([(value, health) for value, health in ids], MOST_POINTS)])
     rows = value_rows(trace, found)
     dtype = rows[-1].dtype
     return ValueCurve(

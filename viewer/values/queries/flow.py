@@ -10,7 +10,7 @@ from stepscope.viewer.graphs.queries.graphs import memory_statements
 from stepscope.viewer.graphs.rows import MemoryStatementRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.queries.values import COLUMNS, StoredValue, value_rows
+from stepscope.viewer.values.queries.values import COLUMNS, StoredValue, last_before, value_rows
 from stepscope.viewer.values.rows import ValueRow
 
 _LAUNCHES = "SELECT launch, site, step, log FROM launches WHERE call = ? ORDER BY launch"
@@ -162,7 +162,8 @@ def _call_flow(trace: Trace, call: int) -> CallFlow:
         found = []
         for argument, name, role, buffer, storage, held, *version in arguments[site]:
             before, after = own[launch, argument, "before"], own[launch, argument, "after"]
-            source = _version(by_place, launch, *version) if role != "out" and version[0] is not None else []
+            *written_at, item = version
+            source = last_before(by_place.get(tuple(written_at), []), launch, item) if role != "out" else []
             source = [row for row in source if row not in before]
             found.append(FlowArgument(argument, name, role, buffer, storage, held, before or source, source, after))
         flows[launch] = Flow(launch, site, step, log, call, found)
@@ -183,21 +184,3 @@ def _inputs(trace: Trace, call: int) -> list[FlowArgument]:
         )
         for argument, name in names.items()
     ]
-
-
-def _version(
-    by_place: dict[tuple[int, int, str], list[ValueRow]],
-    launch: int,
-    site: int,
-    argument: int,
-    moment: str,
-    item: int | None,
-) -> list[ValueRow]:
-    """Return the last rows of a version before `launch` began."""
-    fitting = [
-        row
-        for row in by_place.get((site, argument, moment), [])
-        if (row.launch < launch or (row.launch == launch and moment == "before")) and (item is None or row.item == item)
-    ]
-    last = max((row.launch for row in fitting), default=None)
-    return [row for row in fitting if row.launch == last]

@@ -45,14 +45,13 @@ def tensor_list(trace: Trace) -> str:
 def tensor_text(trace: Trace, tensor: int) -> str:
     """Return a description of a saved tensor for a terminal. Raises StepscopeError if there is none of this id."""
     place = _find(trace, tensor)
-    row = place.row
     path = file_of(place)
     lines = [
-        f"tensor {row.tensor}: {_argument(place)} {row.moment} {place.kernel or 'a launch'}",
-        f"launch {row.launch}, step {_number(place.step)}",
-        f"{row.dtype} {shape_text(row.size)}, {format_bytes(row.tensor_bytes)}",
-        f"file {path or row.file}: {_state(place)}",
-        f"sha256 {row.sha256}",
+        f"tensor {place.tensor}: {_argument(place)} {place.moment} {place.kernel or 'a launch'}",
+        f"launch {place.launch}, step {_number(place.step)}",
+        f"{place.dtype} {shape_text(place.size)}, {format_bytes(place.tensor_bytes)}",
+        f"file {path or place.file}: {_state(place)}",
+        f"sha256 {place.sha256}",
     ]
     return "\n".join(map(clean, lines))
 
@@ -87,12 +86,12 @@ def read_tensor(place: SavedTensorPlace, most_bytes: int) -> bytes | int | None:
         return None
     if data is None:
         return size
-    return data if hashlib.sha256(data).hexdigest() == place.row.sha256 else None
+    return data if hashlib.sha256(data).hexdigest() == place.sha256 else None
 
 
 def file_of(place: SavedTensorPlace) -> Path | None:
     """Return the path that the file of a saved tensor must have; None for a name that no recorder gives."""
-    found = _FILE.fullmatch(place.row.file)
+    found = _FILE.fullmatch(place.file)
     log = Path(place.log_path)
     if found is None or not log.is_absolute():
         return None
@@ -133,7 +132,7 @@ def _copy(source: BinaryIO, place: SavedTensorPlace, out: Path) -> int:
             for piece in _pieces(source):
                 digest.update(piece)
                 size += file.write(piece)
-        if digest.hexdigest() != place.row.sha256:
+        if digest.hexdigest() != place.sha256:
             raise StepscopeError(
                 f"{file_of(place)} has changed: its sha256 is not that in the log, so nothing was copied."
             )
@@ -164,26 +163,25 @@ def _state(place: SavedTensorPlace) -> str:
         return "missing" if error.errno else str(error.strerror)
     except OSError as error:
         return str(error.strerror or error)
-    return "present" if digest.hexdigest() == place.row.sha256 else "changed since it was saved"
+    return "present" if digest.hexdigest() == place.sha256 else "changed since it was saved"
 
 
 def _columns(place: SavedTensorPlace) -> tuple[str, ...]:
-    row = place.row
     try:
         _open(place).close()
         state = "present"
     except OSError:
         state = "missing"
     texts = (
-        str(row.tensor), _number(place.step), str(row.launch), place.kernel or "–", _argument(place), row.moment,
-        row.dtype, shape_text(row.size), f"{row.tensor_bytes:,}", state,
+        str(place.tensor), _number(place.step), str(place.launch), place.kernel or "–", _argument(place), place.moment,
+        place.dtype, shape_text(place.size), f"{place.tensor_bytes:,}", state,
     )  # fmt: skip
     return tuple(map(clean, texts))
 
 
 def _argument(place: SavedTensorPlace) -> str:
-    name = place.argument or f"argument {place.row.argument}"
-    return name if place.row.item is None else f"{name}[{place.row.item}]"
+    name = place.argument_name or f"argument {place.argument}"
+    return name if place.item is None else f"{name}[{place.item}]"
 
 
 def _number(value: int | None) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import prod
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from stepscope.tracer.schema.statistics import STATISTICS, Statistics
 from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
@@ -17,6 +17,7 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.rows import HEALTH, ArgumentValues, Element, Health, SavedTensorRow, ValuePlace, ValueRow
 
+Place = TypeVar("Place", bound=ValuePlace)
 LIMITS: Mapping[str, float] = {
     "float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
     "float64": 1.7976931348623157e308, "float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0,
@@ -38,6 +39,11 @@ HEALTH_INDEX = f"""
 """SQL of the index into HEALTH of a row `v`."""
 
 
+def health_of(index: str) -> str:
+    """Return the SQL of the class of health that an index into HEALTH, given as SQL, stands for."""
+    return f"({list(HEALTH)})[1 + {index}]"
+
+
 @dataclass
 class StoredValue(Statistics, ValuePlace):
     """A row of the index with the columns of `COLUMNS`."""
@@ -47,6 +53,7 @@ class StoredValue(Statistics, ValuePlace):
     exact_max: str | None
     health_index: int
     call: int | None
+    step: int
     at_least: bool
     elements: str | None
 
@@ -70,7 +77,7 @@ _LAST_OF_VERSION = f"""
     last AS (SELECT max(v.launch) AS launch FROM value_rows v JOIN named n
              ON v.site = n.version_site AND v.argument = n.version_argument AND v.moment = n.version_moment
              WHERE v.launch <= $3)
-    SELECT {COLUMNS}, v.step FROM value_rows v JOIN last ON v.launch = last.launch
+    SELECT {COLUMNS} FROM value_rows v JOIN last ON v.launch = last.launch
     JOIN named n ON v.site = n.version_site AND v.argument = n.version_argument AND v.moment = n.version_moment
     WHERE n.version_item IS NULL OR v.item = n.version_item ORDER BY v.value
 """
@@ -94,13 +101,8 @@ _SIZES = f"""
 _SAVED = """
     SELECT tensor, launch, argument, item, moment, file, dtype, TRY_CAST(size AS BIGINT[]) AS size,
            tensor_bytes, sha256, log
-    FROM saved_tensors
+    FROM saved_tensors WHERE launch = ? ORDER BY tensor
 """
-
-
-@dataclass
-class StoredInStep(StoredValue):
-    step: int
 
 
 class _Version(NamedTuple):
@@ -211,7 +213,7 @@ def launch_values(
     of_launch = f"SELECT {COLUMNS} FROM value_rows v WHERE v.launch = ? ORDER BY v.value"
     own = value_rows(trace, sql.records(StoredValue, trace, of_launch, [launch]))
     versions = _version_rows(trace, launch, call, site)
-    saved = sql.records(SavedTensorRow, trace, f"{_SAVED} WHERE launch = ? ORDER BY tensor", [launch])
+    saved = sql.records(SavedTensorRow, trace, _SAVED, [launch])
     result = []
     for argument in (row.argument for row in arguments):
         mine = [row for row in own if row.argument == argument]
@@ -223,7 +225,7 @@ def launch_values(
 
 def last_of_version(trace: Trace, site: int, argument: int, launch: int) -> tuple[list[ValueRow], int | None]:
     """Return the latest rows of the version that an argument reads, up to `launch`, and their step."""
-    found = sql.records(StoredInStep, trace, _LAST_OF_VERSION, [site, argument, launch])
+    found = sql.records(StoredValue, trace, _LAST_OF_VERSION, [site, argument, launch])
     return value_rows(trace, found), found[0].step if found else None
 
 
@@ -244,31 +246,26 @@ def _version_rows(trace: Trace, launch: int, call: int, site: int) -> dict[int, 
 def _latest(found: Sequence[StoredValue], call: int, launch: int, version: _Version) -> list[StoredValue]:
     """Return the last stored rows of a version before `launch` began, of its own call if there are any."""
     place = (version.version_site, version.version_argument, version.version_moment)
+    rows = [row for row in found if (row.site, row.argument, row.moment) == place]
+    own = last_before([row for row in rows if row.call == call], launch, version.version_item)
+    return own or last_before(rows, launch, version.version_item)
+
+
+def last_before(rows: Iterable[Place], launch: int, item: int | None) -> list[Place]:
+    """Return the last of the rows of a version, of one item if that is given, before `launch` began."""
     fitting = [
         row
-        for row in found
-        if (row.site, row.argument, row.moment) == place
-        and (row.launch < launch or (row.launch == launch and row.moment == "before"))
-        and (version.version_item is None or row.item == version.version_item)
+        for row in rows
+        if (row.launch < launch or (row.launch == launch and row.moment == "before")) and item in (None, row.item)
     ]
-    inside = [row for row in fitting if row.call == call] or fitting
-    last = max((row.launch for row in inside), default=None)
-    return [row for row in inside if row.launch == last]
+    last = max((row.launch for row in fitting), default=None)
+    return [row for row in fitting if row.launch == last]
 
 
 def worst(classes: Iterable[int]) -> Health:
     """Return the worst of some classes, given by their indices; ``not_recorded`` if there are none."""
     health: Health = HEALTH[min(classes, default=NOT_RECORDED)]
     return health
-
-
-def saved_tensors(trace: Trace) -> list[SavedTensorRow]:
-    """Return all saved tensors in order of time."""
-    return sql.records(SavedTensorRow, trace, f"{_SAVED} ORDER BY log, launch, tensor")
-
-
-def saved_tensor(trace: Trace, tensor: int) -> SavedTensorRow | None:
-    return sql.record(SavedTensorRow, trace, f"{_SAVED} WHERE tensor = ?", [tensor])
 
 
 def chosen(values: Sequence[tuple[int, int]], limit: int) -> list[int]:
