@@ -25,8 +25,9 @@ from stepscope.tracer.schema.memory import LifetimeLayout, ScheduledBuffers, Sch
 from stepscope.tracer.schema.process_ends import End, Frame
 from stepscope.tracer.schema.steps import Steps
 from stepscope.viewer.memory.queries.alive import alive_at, alive_in_call
-from stepscope.viewer.memory.queries.graph import graph_memory, node_memory
+from stepscope.viewer.memory.queries.graph import graph_memory
 from stepscope.viewer.memory.queries.graphs import lifetime_events
+from stepscope.viewer.memory.queries.nodes import node_memory
 from stepscope.viewer.memory.queries.run import live_curve, run_peaks
 from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.store.open import open_trace

@@ -10,11 +10,12 @@ from stepscope.viewer.graphs.queries.graphs import list_graphs
 from stepscope.viewer.graphs.rows import GraphRow, SourceLine
 from stepscope.viewer.memory.queries.alive import alive_in_call
 from stepscope.viewer.memory.queries.compare import compare_memory
-from stepscope.viewer.memory.queries.graph import graph_memory, is_call, measured_calls, node_memory
+from stepscope.viewer.memory.queries.graph import graph_memory, is_call, measured_calls
 from stepscope.viewer.memory.queries.graph_index import GraphIndex, graph_index
 from stepscope.viewer.memory.queries.graphs import has_lifetimes
 from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, check_mismatches
 from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
+from stepscope.viewer.memory.queries.nodes import node_memory
 from stepscope.viewer.memory.rows import (
     Alive,
     GraphMemory,

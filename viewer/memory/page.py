@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stepscope.viewer.memory.queries.graphs import graphs_by_peak
+from stepscope.viewer.memory.queries.growth import growth
 from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, check_mismatches
 from stepscope.viewer.memory.queries.mini_curves import MiniCurve, mini_curves
-from stepscope.viewer.memory.queries.mismatches import growth, lifetime_mismatches, recompute_mismatches
-from stepscope.viewer.memory.queries.recompute import RecomputeDetail, RecomputeRow, recompute_detail
+from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
+from stepscope.viewer.memory.queries.recompute import (
+    RecomputeDetail,
+    RecomputeRow,
+    recompute_detail,
+    recompute_mismatches,
+)
 from stepscope.viewer.memory.queries.run import live_curve, run_peaks
 from stepscope.viewer.memory.queries.steps import RunCurve, run_curve
 from stepscope.viewer.memory.rows import GrowthRow, LifetimeMismatchRow, LiveCurve, RunPeak

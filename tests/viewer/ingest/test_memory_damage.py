@@ -18,9 +18,12 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.memory.queries.alive import alive_at, alive_in_call
 from stepscope.viewer.memory.queries.compare import compare_memory
-from stepscope.viewer.memory.queries.graph import graph_memory, node_memory
+from stepscope.viewer.memory.queries.graph import graph_memory
 from stepscope.viewer.memory.queries.graphs import lifetime_events
-from stepscope.viewer.memory.queries.mismatches import left_behind, lifetime_mismatches, recompute_detail
+from stepscope.viewer.memory.queries.growth import left_behind
+from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
+from stepscope.viewer.memory.queries.nodes import node_memory
+from stepscope.viewer.memory.queries.recompute import recompute_detail
 from stepscope.viewer.memory.queries.run import live_curve
 from stepscope.viewer.overview.queries.damage import problem_counts
 from stepscope.viewer.overview.summary import summary, summary_text

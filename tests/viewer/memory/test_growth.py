@@ -10,7 +10,7 @@ from stepscope.tracer.schema.process_ends import End
 from stepscope.tracer.schema.steps import Steps
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.memory import growth as growths
-from stepscope.viewer.memory.queries.mismatches import left_behind
+from stepscope.viewer.memory.queries.growth import left_behind
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.store.trace import Trace

@@ -12,8 +12,9 @@ from stepscope.tracer.schema.graphs import MemoryStatement
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.viewer.memory.queries.alive import alive_at, alive_in_call
 from stepscope.viewer.memory.queries.compare import compare_memory, estimate_gaps
-from stepscope.viewer.memory.queries.graph import graph_memory, measured_calls, node_memory
+from stepscope.viewer.memory.queries.graph import graph_memory, measured_calls
 from stepscope.viewer.memory.queries.graphs import has_lifetimes, lifetime_events
+from stepscope.viewer.memory.queries.nodes import node_memory
 from stepscope.viewer.memory.queries.run import live_curve, run_peaks
 from stepscope.viewer.overview.queries.damage import problem_counts
 from stepscope.viewer.overview.summary import summary, summary_text

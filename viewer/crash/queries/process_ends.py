@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from stepscope.tracer.schema.constants import CALL_RAISED, FAILED_CALL
 from stepscope.viewer.graphs.rows import SourceLine
@@ -112,7 +111,12 @@ class RingLaunch:
 
 def process_ends(trace: Trace) -> dict[int, ProcessEndRow]:
     """Return the ends of processes by log."""
-    return {end.log: _decoded(end) for end in sql.records(ProcessEndRow, trace, _ENDS)}
+    ends = {}
+    for row in sql.named(trace, _ENDS, json=("environment", "kernels", "tool", "tool_errors")):
+        row["tool_errors"] = [ToolErrorRow(**error) for error in row["tool_errors"] or ()]
+        row |= {"environment": row["environment"] or {}, "kernels": row["kernels"] or [], "tool": row["tool"] or []}
+        ends[row["log"]] = ProcessEndRow(**row)
+    return ends
 
 
 def uncaught_exceptions(trace: Trace) -> dict[int, ExceptionRow]:
@@ -190,15 +194,3 @@ def headline(text: str) -> str:
 def device_error(text: str) -> str | None:
     found = _DEVICE_ERROR.search(text)
     return f"CUDA error: {found[1].strip()}" if found else None
-
-
-def _decoded(end: ProcessEndRow) -> ProcessEndRow:
-    """Return the end with its JSON columns decoded."""
-    stored: Any = end
-    return replace(
-        end,
-        environment=sql.json_value(stored.environment) or {},
-        kernels=sql.json_value(stored.kernels) or [],
-        tool=sql.json_value(stored.tool) or [],
-        tool_errors=[ToolErrorRow(**error) for error in sql.json_value(stored.tool_errors) or []],
-    )

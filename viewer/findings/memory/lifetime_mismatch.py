@@ -18,6 +18,7 @@ from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
     Timed,
+    attributes,
     buffers_table,
     grouped,
     names_text,
@@ -25,10 +26,9 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
     times,
 )
-from stepscope.viewer.memory.queries.graph_index import label_of, moment_of
+from stepscope.viewer.memory.queries.graph_index import graph_index, label_of, launches_of, moment_of, sites_using
 from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, check_mismatches
 from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
-from stepscope.viewer.memory.queries.read_after_free import readers_after
 from stepscope.viewer.memory.rows import LifetimeMismatchRow
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
@@ -89,14 +89,8 @@ def _finding(trace: Trace, leak: Leak[LifetimeMismatchRow], checks: Sequence[Che
         "kind": first.kind,
         "storage_bytes": _size(firsts),
         "calls": calls,
-        "expected": first.expected,
-        "expected_snode": first.expected_snode,
-        "expected_kernel": first.expected_kernel,
-        "actual": first.actual,
-        "actual_snode": first.actual_snode,
-        "actual_kernel": first.actual_kernel,
-        "expected_by": first.expected_by,
-        "holders": first.holders,
+        **attributes(first, "expected", "expected_snode", "expected_kernel"),
+        **attributes(first, "actual", "actual_snode", "actual_kernel", "expected_by", "holders"),
         "read_after": readers,
         "checked_at": _lines(checks),
         "buffers": buffers_table(firsts, "buffer", "storage_bytes", "expected_kernel", "actual_kernel"),
@@ -111,14 +105,10 @@ def _finding(trace: Trace, leak: Leak[LifetimeMismatchRow], checks: Sequence[Che
         rule=rule_of(__doc__),
         evidence=proof,
         page=_page(first),
-        rank=moment.rank,
-        step=moment.step,
-        graph=first.graph,
         launch=first.actual_launch,
         kernel=first.actual_kernel or first.expected_kernel,
-        buffer=first.buffer,
-        source=first.source,
-        log=first.log,
+        **attributes(moment, "rank", "step"),
+        **attributes(first, "graph", "buffer", "source", "log"),
     )
 
 
@@ -149,13 +139,8 @@ def _of_check(evidence: Evidence, leak: Leak[CheckMismatchRow]) -> Timed:
             "buffers": buffers_table(firsts, "buffer", "storage_bytes", "file", "line"),
         },
         page=f"/graphs/{first.graph}/memory{call}" if first.graph is not None else f"/memory?log={first.log}",
-        rank=moment.rank,
-        step=moment.step,
-        graph=first.graph,
-        kernel=first.kernel,
-        buffer=first.buffer,
-        source=first.source,
-        log=first.log,
+        **attributes(moment, "rank", "step"),
+        **attributes(first, "graph", "kernel", "buffer", "source", "log"),
     )
 
 
@@ -194,9 +179,12 @@ def _lines(checks: Sequence[CheckMismatchRow]) -> list[str]:
 
 
 def _readers(trace: Trace, row: LifetimeMismatchRow) -> list[str]:
+    """Return the kernels of later launches of the call that read a buffer which was freed early."""
     if row.kind != "unexpected_death" or row.call is None or row.actual is None:
         return []
-    return readers_after(trace, row.graph, row.call, row.buffer, max(row.actual, 0))
+    readers = sites_using(trace, row.graph, row.buffer, ("in", "inout"))
+    after = [site for _, site, _ in launches_of(trace, row.call)[max(row.actual, 0) :] if site in readers]
+    return [graph_index(trace, row.graph).kernel(site) or "" for site in dict.fromkeys(after)]
 
 
 def _expected(row: LifetimeMismatchRow) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Sequence
+from functools import cache, partial
+from typing import NamedTuple, TypeVar
 
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory.queries.graph_index import (
-    GraphIndex,
     MeasuredCall,
     graph_index,
     launches_of,
@@ -21,6 +20,7 @@ from stepscope.viewer.memory.rows import ALIVE_KINDS, Alive, AliveGroup, AliveKi
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
+K = TypeVar("K", bound=Hashable)
 MOST_ROWS = 2000
 _MOST_NAMES = 8
 _OF_CALL = """
@@ -100,24 +100,8 @@ def alive_in_call(
     at_ns = sql.number(trace, "SELECT ns FROM inner_bytes WHERE call = ? AND position = ?", [call, position])
     if at_ns is not None:
         rows = _with_inside(where, measured, rows, at_ns)
-    return _alive(
-        rows,
-        limit,
-        Alive(
-            log=measured.log,
-            call=call,
-            position=position,
-            ns=starts[position],
-            snode=schedule.snode[at] if schedule and at is not None else None,
-            snode_index=at,
-            rows=[],
-            groups=[],
-            by_kind={},
-            storages=0,
-            storage_bytes=0,
-            base_bytes=0,
-        ),
-    )
+    snode = schedule.snode[at] if schedule and at is not None else None
+    return _alive(rows, limit, measured.log, call, position, starts[position], snode, at)
 
 
 def _with_inside(where: _Where, call: MeasuredCall, rows: list[AliveRow], ns: int) -> list[AliveRow]:
@@ -156,19 +140,12 @@ class _Found(NamedTuple):
     died_ns: int | None
 
 
-@dataclass
 class _Where:
-    """The indexes of the graphs that storages come from, read on demand."""
+    """The indexes of the graphs that storages come from, each read once."""
 
-    trace: Trace
-
-    def __post_init__(self) -> None:
-        self._known: dict[int, GraphIndex] = {}
-
-    def places(self, graph: int) -> GraphIndex:
-        if graph not in self._known:
-            self._known[graph] = graph_index(self.trace, graph)
-        return self._known[graph]
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.places = cache(partial(graph_index, trace))
 
 
 def _row_of_call(where: _Where, call: MeasuredCall, one: _Found, starts: Sequence[int]) -> AliveRow:
@@ -222,8 +199,7 @@ def alive_at(trace: Trace, log: int, ns: int, limit: int = MOST_ROWS) -> Alive |
         found, position = _temporaries(where, measured, ns)
         rows += found
     rows.sort(key=lambda row: -row.storage_bytes)
-    place = Alive(log, call, None if position is None else max(position, 0), ns, None, None, [], [], {}, 0, 0, 0)
-    return _alive(rows, limit, place)
+    return _alive(rows, limit, log, call, None if position is None else max(position, 0), ns)
 
 
 def _temporaries(where: _Where, call: MeasuredCall, ns: int) -> tuple[list[AliveRow], int]:
@@ -257,10 +233,24 @@ def _survivor(where: _Where, row: sql.Row) -> AliveRow:
     )  # fmt: skip
 
 
-def _alive(rows: Sequence[AliveRow], limit: int, place: Alive) -> Alive:
-    by_kind = _sums((row.kind, row.storage_bytes) for row in rows)
-    return replace(
-        place,
+def _alive(
+    rows: Sequence[AliveRow],
+    limit: int,
+    log: int,
+    call: int | None,
+    position: int | None,
+    ns: int,
+    snode: str | None = None,
+    snode_index: int | None = None,
+) -> Alive:
+    by_kind = sums((row.kind, row.storage_bytes) for row in rows)
+    return Alive(
+        log=log,
+        call=call,
+        position=position,
+        ns=ns,
+        snode=snode,
+        snode_index=snode_index,
         rows=list(rows[:limit]),
         groups=_groups(rows),
         by_kind={kind: by_kind[kind] for kind in ALIVE_KINDS if kind in by_kind},
@@ -270,11 +260,12 @@ def _alive(rows: Sequence[AliveRow], limit: int, place: Alive) -> Alive:
     )
 
 
-def _sums(pairs: Iterable[tuple[AliveKind, int]]) -> Mapping[AliveKind, int]:
-    sums: defaultdict[AliveKind, int] = defaultdict(int)
-    for kind, size in pairs:
-        sums[kind] += size
-    return sums
+def sums(pairs: Iterable[tuple[K, int]]) -> dict[K, int]:
+    """Return the sum of the sizes of each key."""
+    found: defaultdict[K, int] = defaultdict(int)
+    for key, size in pairs:
+        found[key] += size
+    return dict(found)
 
 
 def _groups(rows: Sequence[AliveRow]) -> list[AliveGroup]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
 
 from stepscope.viewer.graphs.queries.graphs import graph_row, wrapper_code
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.memory.queries.alive import alive_in_call
+from stepscope.viewer.memory.queries.alive import K, alive_in_call, sums
 from stepscope.viewer.memory.queries.graph import graph_memory
 from stepscope.viewer.memory.queries.graph_index import GraphIndex, graph_index, schedule_of
 from stepscope.viewer.memory.queries.nodes import scheduled_alive
@@ -45,7 +43,6 @@ _GIVEN = """
 _SYMBOL = re.compile(r"^[ \t]+([a-z]+)\d+ = ", re.MULTILINE)
 """Matches a size that the wrapper reads from its arguments (``s33 = arg2_1``) or from data (``u0 = …``)."""
 _SIZES, _SIZES_OF_DATA = {"s", "ks"}, {"u"}
-K = TypeVar("K", bound=Hashable)
 
 
 def compare_memory(
@@ -59,8 +56,8 @@ def compare_memory(
         return None
     same = left == right or bool(sql.number(trace, _WRAPPERS, [left, right]))
     alive = [_at_peak(trace, side) for side in sides if side is not None]
-    names = [_sums((row.name, row.storage_bytes) for row in one) for one in alive]
-    lines = [_sums((row.source, row.storage_bytes) for row in one) for one in alive]
+    names = [sums((row.name, row.storage_bytes) for row in one) for one in alive]
+    lines = [sums((row.source, row.storage_bytes) for row in one) for one in alive]
     calls = sides[0].call, sides[1].call
     both = calls[0] is not None and calls[1] is not None
     return MemoryComparison(
@@ -77,13 +74,6 @@ def compare_memory(
 def _at_peak(trace: Trace, side: GraphMemory) -> list[AliveRow]:
     alive = alive_in_call(trace, side.call.call, limit=_EVERYTHING) if side.call else None
     return alive.rows if alive else []
-
-
-def _sums(pairs: Iterable[tuple[K, int]]) -> dict[K, int]:
-    sums: defaultdict[K, int] = defaultdict(int)
-    for key, size in pairs:
-        sums[key] += size
-    return dict(sums)
 
 
 def _differences(left: Mapping[K, int], right: Mapping[K, int]) -> list[tuple[K, tuple[int | None, int | None, int]]]:

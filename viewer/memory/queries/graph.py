@@ -22,7 +22,6 @@ from stepscope.viewer.memory.queries.graph_index import (
     subgraph_of,
 )
 from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
-from stepscope.viewer.memory.queries.nodes import node_memory
 from stepscope.viewer.memory.rows import (
     GraphMemory,
     LifetimeMismatchRow,
@@ -33,8 +32,6 @@ from stepscope.viewer.memory.rows import (
 )
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
-
-__all__ = ["graph_memory", "measured_calls", "node_memory"]
 
 _CHANGES = """
     WITH places AS (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.memory.queries.graph_index import GraphIndex, graph_index, launches_of
+from stepscope.viewer.memory.queries.graph_index import graph_index, launches_of, sites_using
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -107,14 +107,11 @@ class _Held(NamedTuple):
 
 def held_across_breaks(trace: Trace) -> list[HeldBuffer]:
     """Return one row per storage and pair of regions, from their first calls, largest first."""
-    places: dict[int, GraphIndex] = {}
     held: dict[tuple[int, int], HeldBuffer | None] = {}
     for row in sql.records(_Held, trace, _HELD):
         if _origin(row.function) != _origin(row.into_function):
             continue
-        for graph in (row.graph, row.into_graph):
-            places.setdefault(graph, graph_index(trace, graph))
-        held[row.call, row.storage] = _held(trace, row, places)
+        held[row.call, row.storage] = _held(trace, row)
     by_pair: dict[tuple[object, ...], HeldBuffer] = {}
     for found in held.values():
         if found is not None:
@@ -130,23 +127,17 @@ def _origin(function: str | None) -> str | None:
     return match[1] if match else function
 
 
-def _held(trace: Trace, row: _Held, places: dict[int, GraphIndex]) -> HeldBuffer | None:
+def _held(trace: Trace, row: _Held) -> HeldBuffer | None:
     last = _last_use(trace, row.first_call, row.into_graph, row.held_as)
     if last is None or (row.dead is not None and row.dead <= last.position + 1):
         return None
     if _met_later(trace, row.log, row.step, row.met_in, [(row.made_in, row.storage), (row.met_in, row.met_as)]):
         return None
-    made_in = places[row.graph]
+    made_in = graph_index(trace, row.graph)
+    kept = ("log", "compile_id", "into_compile_id", "buffer", "held_as", "storage_bytes", "graph", "into_graph")
     return HeldBuffer(
-        log=row.log,
-        compile_id=row.compile_id,
-        into_compile_id=row.into_compile_id,
-        buffer=row.buffer,
-        held_as=row.held_as,
-        storage_bytes=row.storage_bytes,
+        **{name: getattr(row, name) for name in kept},
         made_by="compiled region",
-        graph=row.graph,
-        into_graph=row.into_graph,
         last_kernel=last.kernel,
         launches_after=last.launches_after,
         source=made_in.source(made_in.writer(row.buffer, row.site)),
@@ -196,21 +187,9 @@ class _LastUse(NamedTuple):
 def _last_use(trace: Trace, call: int, graph: int, name: str) -> _LastUse | None:
     """Return the last use of an input of a call; None if nothing used it or no launch followed."""
     launches, places = launches_of(trace, call), graph_index(trace, graph)
-    users = _users(trace, graph, name, places)
+    users = sites_using(trace, graph, name)
     uses = [position for position, (_, user, _) in enumerate(launches) if user in users]
     if not uses or uses[-1] >= len(launches) - 1:
         return None
     kernel = places.kernel(launches[uses[-1]][1])
     return _LastUse(uses[-1], kernel or "", len(launches) - 1 - uses[-1])
-
-
-def _users(trace: Trace, graph: int, name: str, places: GraphIndex) -> set[int]:
-    """Return the launch sites that take the memory of `name`."""
-    names = [name, *places.other_names(name)]
-    found = sql.rows(
-        trace,
-        "SELECT DISTINCT a.site FROM arguments a JOIN sites s ON s.site = a.site WHERE s.graph = $1"
-        " AND (list_contains($2, a.storage) OR list_contains($2, a.buffer))",
-        [graph, names],
-    )
-    return {site for (site,) in found}

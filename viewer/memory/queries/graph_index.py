@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stepscope.viewer.graphs.queries.graphs import graph_label
+from stepscope.viewer.graphs.queries.graphs import graph_label, innermost
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -105,12 +105,6 @@ def _read_places(trace: Trace, graph: int) -> GraphIndex:
         for name in sql.json_value(outputs) if outputs != "[]" else ():
             places.writers.setdefault(places.same.get(name, name), site)
     return places
-
-
-def innermost(stacks: str | None) -> SourceLine | None:
-    """Return the innermost line of a site's first stack, or None."""
-    lines = [SourceLine(**stack[-1]) for stack in sql.json_value(stacks) or () if stack]
-    return lines[0] if lines else None
 
 
 @dataclass(frozen=True)
@@ -273,6 +267,17 @@ def moment_of(trace: Trace, call: int | None) -> Moment:
         [call],
     )
     return Moment(*row) if row else Moment(None, None, 0)
+
+
+def sites_using(trace: Trace, graph: int, name: str, roles: Sequence[str] = ("in", "out", "inout")) -> set[int]:
+    """Return the launch sites of a graph that take the memory of `name` as an argument of one of these roles."""
+    found = sql.rows(
+        trace,
+        "SELECT DISTINCT a.site FROM arguments a JOIN sites s ON s.site = a.site WHERE s.graph = $1"
+        " AND (list_contains($2, a.storage) OR list_contains($2, a.buffer)) AND list_contains($3, a.role)",
+        [graph, [name, *graph_index(trace, graph).other_names(name)], list(roles)],
+    )
+    return {site for (site,) in found}
 
 
 def label_of(trace: Trace, graph: int) -> str:

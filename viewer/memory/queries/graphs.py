@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 _PEAKS = """
     WITH measured AS (SELECT graph, max(peak_bytes) AS peak FROM layouts WHERE calls > 0 GROUP BY graph),
     estimated AS (SELECT graph, max(peak_bytes) AS peak FROM schedules GROUP BY graph)
-    SELECT coalesce(m.graph, e.graph) AS graph, e.peak, m.peak
+    SELECT coalesce(m.graph, e.graph) AS graph
     FROM measured m FULL JOIN estimated e ON e.graph = m.graph
     ORDER BY coalesce(m.peak, e.peak) DESC, graph
 """
 
 
-@dataclass(frozen=True)
-class GraphPeaks:
-    graph: int
-    estimated_bytes: int | None
-    """Highest estimate of the graph or one of its subgraphs."""
-    measured_bytes: int | None
-
-
-def graphs_by_peak(trace: Trace) -> list[GraphPeaks]:
-    return [GraphPeaks(*row) for row in sql.rows(trace, _PEAKS)]
+def graphs_by_peak(trace: Trace) -> list[int]:
+    """Return the graphs with memory records by descending measured peak, else by descending estimate."""
+    return [graph for (graph,) in sql.rows(trace, _PEAKS)]
 
 
 def has_lifetimes(trace: Trace) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from typing import NamedTuple
+from functools import cache, partial
 
-from stepscope.viewer.memory.queries.graph_index import GraphIndex, graph_index, launches_of
+from stepscope.viewer.memory.queries.graph_index import graph_index, launches_of
 from stepscope.viewer.memory.rows import GrowthRow, LeftBehindRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -54,24 +54,6 @@ _DIED = """
 """
 
 
-class _Left(NamedTuple):
-    """A storage that was alive at the end of the recording; `site` is the launch site that created it."""
-
-    log: int
-    call: int
-    storage: int
-    step: int
-    graph: int
-    function: str
-    buffer: str
-    kind: str
-    storage_bytes: int
-    device: str
-    site: int | None
-    holders: str
-    freed_by_collection: bool | None
-
-
 def left_behind(trace: Trace, log: int | None = None) -> list[LeftBehindRow] | None:
     """Return the storages of earlier steps that were alive at the end, largest first; None if no process checked.
 
@@ -84,17 +66,15 @@ def left_behind(trace: Trace, log: int | None = None) -> list[LeftBehindRow] | N
     )
     if not looked and not broken_off:
         return None
-    found = sql.records(_Left, trace, _LEFT, [log])
+    found = sql.named(trace, _LEFT, [log], json=("holders",))
     if broken_off:
-        found += sql.records(_Left, trace, _ALIVE, [broken_off, LEAST_STEPS, _MOST_ALIVE])
-    places: dict[int, GraphIndex] = {}
+        found += sql.named(trace, _ALIVE, [broken_off, LEAST_STEPS, _MOST_ALIVE], json=("holders",))
+    index = cache(partial(graph_index, trace))
     result = []
     for row in found:
-        if row.graph not in places:
-            places[row.graph] = graph_index(trace, row.graph)
-        writer = places[row.graph].writer(row.buffer, row.site)
-        found_out = {"site": writer, "holders": sql.json_value(row.holders), "source": places[row.graph].source(writer)}
-        result.append(LeftBehindRow(**{**row._asdict(), **found_out}))
+        places = index(row["graph"])
+        row["site"] = places.writer(row["buffer"], row["site"])
+        result.append(LeftBehindRow(**row, source=places.source(row["site"])))
     return sorted(result, key=lambda row: -row.storage_bytes)
 
 
@@ -159,24 +139,19 @@ def _longest_kept(trace: Trace, of: LeftBehindRow, graphs: list[int]) -> int:
 
 def _growth(trace: Trace, rows: Sequence[LeftBehindRow], steps: list[int]) -> GrowthRow:
     last = max(rows, key=lambda row: (row.step, row.call))
+    kept = ("log", "graph", "function", "buffer", "kind", "source", "site")
     size = sum(row.storage_bytes for row in rows)
     freed = {row.freed_by_collection for row in rows}
     launches = launches_of(trace, last.call)
     places = graph_index(trace, last.graph)
     return GrowthRow(
-        log=last.log,
-        graph=last.graph,
-        function=last.function,
-        buffer=last.buffer,
-        kind=last.kind,
+        **{name: getattr(last, name) for name in kept},
         steps=steps,
         storages=len(rows),
         storage_bytes=size,
         bytes_per_step=size // len(steps),
         holders=list(dict.fromkeys(holder for row in rows for holder in row.holders))[:_MOST_HOLDERS],
         freed_by_collection=None if None in freed else all(freed),
-        source=last.source,
         kernel=places.kernel(last.site),
-        site=last.site,
         launch=next((launch for launch, site, _ in launches if site == last.site), None),
     )

@@ -40,7 +40,7 @@ def mini_curves(trace: Trace, most: int) -> tuple[list[MiniCurve], int]:
         return [], 0
     from stepscope.viewer.memory.queries.graph import graph_memory
 
-    memories = (graph_memory(trace, row.graph) for row in found[:most])
+    memories = (graph_memory(trace, graph) for graph in found[:most])
     return [mini_curve(memory) for memory in memories if memory is not None], max(0, len(found) - most)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from stepscope.tracer.schema.memory import RecomputeMismatch
@@ -19,6 +19,7 @@ _ROWS = """
            r.peak_snodes, r.peak_snode, r.snodes, r.found_by, r.swapped, r.compile_id, r.graph, r.subgraph
     FROM recompute_mismatches r LEFT JOIN logs l ON l.log = r.log
 """
+_LISTS = ("group", "reasons", "reason_snodes", "peak_snodes", "swapped")
 _MOST_NAMES = 6
 
 
@@ -112,34 +113,25 @@ class RecomputeDetail:
 
 def recompute_mismatches(trace: Trace) -> list[RecomputeRow]:
     """Return all recompute mismatches in the order in which they were found."""
-    return [_decoded(row) for row in sql.records(RecomputeRow, trace, f"{_ROWS} ORDER BY r.recompute")]
+    return _rows(trace, f"{_ROWS} ORDER BY r.recompute")
 
 
 def recompute_detail(trace: Trace, recompute: int) -> RecomputeDetail | None:
     """Return one recompute mismatch, or None if there is none with that id."""
-    found = sql.record(RecomputeRow, trace, f"{_ROWS} WHERE r.recompute = ?", [recompute])
-    if found is None:
+    row = next(iter(_rows(trace, f"{_ROWS} WHERE r.recompute = ?", [recompute])), None)
+    if row is None:
         return None
-    row = _decoded(found)
     record = sql.number(trace, "SELECT record FROM recompute_mismatches WHERE recompute = ?", [recompute])
     value = decode(RecomputeMismatch, loads(trace.whole_payload(record)))
     names = [f.name for f in fields(value.buffers)]
+    figures = [f.name for f in fields(RecomputeDetail) if f.name.endswith(("alloc_bytes", "free_bytes"))]
     buffers = [ScheduledBufferRow(*b) for b in zip(*(getattr(value.buffers, n) for n in names), strict=True)]
     buffers.sort(key=lambda buffer: -buffer.alloc_bytes)
     peak = row.peak_snodes[0] if row.peak_snodes else None
     return RecomputeDetail(
         row=row,
         snode=value.snode,
-        carried_after_alloc_bytes=value.carried_after_alloc_bytes,
-        carried_after_free_bytes=value.carried_after_free_bytes,
-        recomputed_after_alloc_bytes=value.recomputed_after_alloc_bytes,
-        recomputed_after_free_bytes=value.recomputed_after_free_bytes,
-        before_after_alloc_bytes=value.before_after_alloc_bytes,
-        before_after_free_bytes=value.before_after_free_bytes,
-        carried_alloc_bytes=value.carried_alloc_bytes,
-        carried_free_bytes=value.carried_free_bytes,
-        recomputed_alloc_bytes=value.recomputed_alloc_bytes,
-        recomputed_free_bytes=value.recomputed_free_bytes,
+        **{name: getattr(value, name) for name in figures},
         last_uses=_last_uses(value),
         swapped_snodes=[i for i, name in enumerate(value.snode) if name in (value.candidate, *value.group)],
         differs=_differs(value),
@@ -171,17 +163,11 @@ def _is_alive(buffer: ScheduledBufferRow, node: int) -> bool:
     return buffer.first_snode <= node and (buffer.last_snode == -1 or buffer.last_snode >= node)
 
 
-def _decoded(row: RecomputeRow) -> RecomputeRow:
-    """Return the row with its JSON columns decoded."""
-    stored: Any = row
-    return replace(
-        row,
-        group=sql.json_value(stored.group),
-        reasons=sql.json_value(stored.reasons),
-        reason_snodes=sql.json_value(stored.reason_snodes),
-        peak_snodes=sql.json_value(stored.peak_snodes),
-        swapped=[SwappedNodeRow(**node, words=_words(node)) for node in sql.json_value(stored.swapped)],
-    )
+def _rows(trace: Trace, statement: str, parameters: Sequence[int] = ()) -> list[RecomputeRow]:
+    found = sql.named(trace, statement, parameters, json=_LISTS)
+    for row in found:
+        row["swapped"] = [SwappedNodeRow(**node, words=_words(node)) for node in row["swapped"]]
+    return [RecomputeRow(**row) for row in found]
 
 
 def _words(node: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from stepscope.viewer.ingest.recorder.live_levels import PER_LEVEL
@@ -100,18 +100,24 @@ def live_curve(
 def _points(trace: Trace, window: dict[str, Any], width: int) -> list[_Point]:
     """Return the points of the finest level of detail that fits the window, merged per pixel."""
     inside = {name: value for name, value in window.items() if name != "first"}
-    level = _level(sql.rows(trace, _LEVELS, inside), width * _ROWS_PER_PIXEL)
+    level = finest_level(trace, inside, width * _ROWS_PER_PIXEL)
     before = {name: window[name] for name in ("log", "device", "start", "first")}
     since = sql.rows(trace, _BEFORE, {"level": level, **before})
     pixel = max(1, (window["stop"] - window["start"]) // width)
-    values = {**inside, "since": since[0][0], "pixel": pixel}
-    if level == 0:
-        return sql.records(_Point, trace, _POINTS.format(rows=_FROM_BELOW), values)
-    return sql.records(_Point, trace, _POINTS.format(rows=_FROM_LEVEL), {**values, "level": level})
+    rows, of_level = rows_of_level(level)
+    return sql.records(
+        _Point, trace, _POINTS.format(rows=rows), {**inside, **of_level, "since": since[0][0], "pixel": pixel}
+    )
 
 
-def _level(counts: Sequence[sql.Row], most: int) -> int:
-    known: dict[int, int] = {level: count for level, count in counts}
+def rows_of_level(level: int) -> tuple[str, dict[str, int]]:
+    """Return the statement for the rows of a level from `$since` to `$stop`, and its parameter for the level."""
+    return (_FROM_LEVEL, {"level": level}) if level else (_FROM_BELOW, {})
+
+
+def finest_level(trace: Trace, window: Mapping[str, Any], most: int) -> int:
+    """Return the finest level of detail that has at most about `most` rows in a window; 0 stands for every moment."""
+    known: dict[int, int] = dict(sql.rows(trace, _LEVELS, window))
     if known.get(1, 0) * PER_LEVEL <= most:
         return 0
     return next((level for level in sorted(known) if known[level] <= most), max(known))

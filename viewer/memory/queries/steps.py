@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stepscope.viewer.ingest.recorder.live_levels import PER_LEVEL
+from stepscope.viewer.memory.queries.run import finest_level, rows_of_level
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -20,16 +20,6 @@ _NEXT = """
     SELECT coalesce((SELECT min(start_ns) FROM steps WHERE log = $log AND start_ns > $start),
                     (SELECT max(last_ns) + 1 FROM live_peaks WHERE log = $log), $start)
 """
-_LEVELS = """
-    SELECT level, count(*) FROM live_levels
-    WHERE log = $log AND device = $device AND ns BETWEEN $start AND $stop GROUP BY level ORDER BY level
-"""
-_ROWS = {
-    True: "SELECT ns, live_bytes AS low, live_bytes AS high, made_bytes AS made FROM live_bytes"
-    " WHERE log = $log AND device = $device AND ns >= $start AND ns < $stop",
-    False: "SELECT ns, low_bytes AS low, high_bytes AS high, made_bytes AS made FROM live_levels"
-    " WHERE log = $log AND device = $device AND ns >= $start AND ns < $stop AND level = $level",
-}
 _BEFORE = """
     SELECT arg_max(high, ns), arg_max(made, ns) FROM (
         SELECT ns, high_bytes AS high, made_bytes AS made FROM live_levels
@@ -111,17 +101,17 @@ def run_curve(
 
 
 def _columns(trace: Trace, window: dict[str, Any], starts: list[int], count: int) -> tuple[list[int], ...]:
-    level = _level({level: rows for level, rows in sql.rows(trace, _LEVELS, window)})
+    level = finest_level(trace, window, _MOST_ROWS)
+    rows, of_level = rows_of_level(level)
+    device = {name: window[name] for name in ("log", "device")}
     values = {
-        **window, "starts": starts, "ends": [*starts[1:], window["stop"]], "places": list(range(len(starts))),
-        "points": count, "steps": len(starts),
+        **device, **of_level, "since": window["start"], "stop": window["stop"] - 1, "starts": starts,
+        "ends": [*starts[1:], window["stop"]], "places": list(range(len(starts))), "points": count,
+        "steps": len(starts),
     }  # fmt: skip
-    if level:
-        values["level"] = level
-    before = {name: window[name] for name in ("log", "device", "start")}
-    live, mine = sql.rows(trace, _BEFORE, {**before, "level": level})[0]
+    live, mine = sql.rows(trace, _BEFORE, {**device, "start": window["start"], "level": level})[0]
     live, mine = live or 0, mine or 0
-    points = sql.records(_Point, trace, _POINTS.format(rows=_ROWS[level == 0]), values)
+    points = sql.records(_Point, trace, _POINTS.format(rows=rows), values)
     known = {point.point: point for point in points}
     low, high, made = [], [], []
     for number in range(count):
@@ -131,9 +121,3 @@ def _columns(trace: Trace, window: dict[str, Any], starts: list[int], count: int
         made.append(max(point.made, mine))
         live, mine = point.last, point.last_made
     return low, high, made
-
-
-def _level(known: dict[int, int]) -> int:
-    if known.get(1, 0) * PER_LEVEL <= _MOST_ROWS:
-        return 0
-    return next((level for level in sorted(known) if known[level] <= _MOST_ROWS), max(known))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from stepscope.viewer.memory.queries.mismatches import growth
+from stepscope.viewer.memory.queries.growth import growth
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
