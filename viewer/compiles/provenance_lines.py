@@ -10,6 +10,7 @@ from typing import Any
 
 from stepscope.tracer.wrapper.comments import debug_handle
 from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.text.tracebacks import traceback_frames
 
 _CLASS = re.compile(r"\s*class \S+\(torch\.nn\.Module\):")
 _NODE = re.compile(r"\s+([A-Za-z_]\w*)(?:\s*:\s*\"[^\"]*\")?\s*=\s")
@@ -21,7 +22,6 @@ _IDENTIFIER = re.compile(r"(?:[A-Za-z_]\w*(?:\.|::))*[A-Za-z_]\w*")
 _PARTS = re.compile(r"\.|::")
 _FRAGMENT_NODE = re.compile(r"\s*#\s+%(\w+) :.*? = (\w+)\[")
 _FROM_SOURCE = re.compile(r"\s*#\s{2,}(\S+) => (.+)")
-_FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n +([^\n]+))?', re.MULTILINE)
 _STATEMENT_LINES = 40
 """Maximum number of lines that are searched for the end of a statement."""
 
@@ -235,9 +235,7 @@ def kernel_sources(value: Any) -> dict[str, list[SourceLine]]:
     for kernel, stacks in value.items() if isinstance(value, dict) else ():
         found: dict[SourceLine, None] = {}
         for stack in stacks if isinstance(stacks, list) else ():
-            frames = _FRAME.findall(stack) if isinstance(stack, str) else []
-            if frames:
-                file, line, function, code = frames[-1]
-                found[SourceLine(file, int(line), function, code)] = None
+            frames = traceback_frames(stack) if isinstance(stack, str) else []
+            found |= dict.fromkeys(frames[-1:])
         out[kernel] = list(found)
     return out

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.ingest.torch_trace.compile_facts import (
@@ -15,13 +14,13 @@ from stepscope.viewer.ingest.torch_trace.compile_facts import (
 )
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.tracebacks import traceback_frames
 
 _NODES = (
     re.compile(r"incompatible op\w* (?P<node>[\w.:]+)"),
     re.compile(r"cpu device \((?P<node>[^)]+)\)"),
 )
 _FOUND_FROM = re.compile(r"\.?\s*Found from\s*:?\s*")
-_FRAME = re.compile(r'File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)(?:\n +([^\n]+))?')
 _RECORDED = "CUDAGraphNode.record"
 _MOST_COMPILES = 12
 Place = tuple[str, str | None, int | None]
@@ -134,29 +133,15 @@ def _cannot_say(metrics: int, told: int, asked: int, recorded: bool) -> list[str
 
 
 def _skips(rows: list[sql.Row]) -> list[CudaGraphSkip]:
-    groups: defaultdict[Place, list[sql.Row]] = defaultdict(list)
-    parts: dict[Place, tuple[str, str | None, SourceLine | None]] = {}
-    for row in rows:
-        text, *_ = row
+    skips: dict[Place, CudaGraphSkip] = {}
+    for text, log, compile_id, record, event, frame in rows:
         reason, node, source = _parsed(text)
         key = (reason, source.file if source else None, source.line if source else None)
-        groups[key].append(row)
-        parts.setdefault(key, (reason, node, source))
-    skips = [
-        CudaGraphSkip(
-            reason=parts[key][0],
-            node=parts[key][1],
-            source=parts[key][2],
-            text=group[0][0],
-            compiles=[
-                SkippedCompile(log, compile_id, frame, phase_of_metrics(event), record)
-                for _, log, compile_id, record, event, frame in group[:_MOST_COMPILES]
-            ],
-            count=len(group),
-        )
-        for key, group in groups.items()
-    ]
-    return sorted(skips, key=lambda skip: -skip.count)
+        skip = skips.setdefault(key, CudaGraphSkip(reason, node, source, text, [], 0))
+        if skip.count < _MOST_COMPILES:
+            skip.compiles.append(SkippedCompile(log, compile_id, frame, phase_of_metrics(event), record))
+        skips[key] = replace(skip, count=skip.count + 1)
+    return sorted(skips.values(), key=lambda skip: -skip.count)
 
 
 def _parsed(text: str) -> tuple[str, str | None, SourceLine | None]:
@@ -164,8 +149,5 @@ def _parsed(text: str) -> tuple[str, str | None, SourceLine | None]:
     parts = _FOUND_FROM.split(text, maxsplit=1)
     reason = parts[0].strip()
     node = next((found["node"] for found in (pattern.search(reason) for pattern in _NODES) if found), None)
-    frames = _FRAME.findall(parts[1]) if len(parts) > 1 else []
-    if not frames:
-        return reason, node, None
-    file, line, function, code = frames[-1]
-    return reason, node, SourceLine(file, int(line), function, code)
+    frames = traceback_frames(parts[1]) if len(parts) > 1 else []
+    return reason, node, frames[-1] if frames else None

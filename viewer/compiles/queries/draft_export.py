@@ -59,14 +59,6 @@ class _Expression(NamedTuple):
     stack: str | None
 
 
-class _Symbol(NamedTuple):
-    log: int
-    record: int
-    subject: str | None
-    result: str | None
-    stack: str | None
-
-
 @dataclass(frozen=True)
 class ExpressionNode:
     """An expression over symbols, and its arguments."""
@@ -156,14 +148,10 @@ def _without_echoes(found: list[_Failed]) -> list[_Failed]:
 def _failure(row: _Failed, value: Any, trees: _Trees) -> ExportFailure:
     value = value if isinstance(value, dict) else {}
     frame = value.get("frame_locals") if isinstance(value.get("frame_locals"), dict) else {}
+    kept = ("log", "record", "subject", "result", "reason", "occurrences")
     return ExportFailure(
-        log=row.log,
-        record=row.record,
+        **{name: getattr(row, name) for name in kept},
         kind=KINDS[row.event],
-        subject=row.subject,
-        result=row.result,
-        reason=row.reason,
-        occurrences=row.occurrences,
         stack=_own(_frames(row.stack)),
         locals=_texts(frame.get("locals")),
         symbols={**_texts(frame.get("symbols")), **_texts(value.get("symbol_to_sources"))},
@@ -236,13 +224,12 @@ class _Trees:
 
 
 def _unbacked(trace: Trace) -> list[UnbackedSymbol]:
-    found = sql.records(
-        _Symbol,
+    found = sql.named(
         trace,
-        "SELECT log, min(record) AS record, subject, result, stack FROM export_events"
+        "SELECT log, min(record) AS record, subject AS symbol, result AS value_range, stack FROM export_events"
         " WHERE event = 'create_unbacked_symbol' GROUP BY log, subject, result, stack ORDER BY min(record) LIMIT 200",
     )
-    return [UnbackedSymbol(row.log, row.record, row.subject, row.result, _innermost(row.stack)) for row in found]
+    return [UnbackedSymbol(source=_innermost(row.pop("stack")), **row) for row in found]
 
 
 def _programs(trace: Trace) -> list[ExportedProgram]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store import sql
@@ -109,15 +108,6 @@ class GraphBreaks:
     limit: int
 
 
-class _Cause(NamedTuple):
-    cause: str
-    breaks: int
-    compiles: int
-    frames: int
-    first_record: int
-    text: str
-
-
 @dataclass(frozen=True)
 class _Event:
     cause: str
@@ -142,14 +132,14 @@ Resumes = dict[tuple[int, str | None, str, int], tuple[int, int | None]]
 def graph_breaks(trace: Trace, log: int | None = None, offset: int = 0, limit: int = 20) -> GraphBreaks:
     """Return a page of the causes, most frequent first."""
     match = {"log": log}
-    found = sql.records(_Cause, trace, _CAUSES, {**match, "limit": limit, "offset": offset})
+    found = sql.named(trace, _CAUSES, {**match, "limit": limit, "offset": offset})
     totals = sql.rows(
         trace,
         "SELECT count(DISTINCT cause), count(*), count(DISTINCT (log, compile_id)) FROM compile_events"
         " WHERE kind = 'graph_break' AND ($log IS NULL OR log = $log)",
         match,
     )[0]
-    causes = [row.cause for row in found]
+    causes = [row["cause"] for row in found]
     events: defaultdict[str, list[_Event]] = defaultdict(list)
     for event in sql.records(_Event, trace, _EVENTS, {**match, "causes": causes}) if causes else ():
         events[event.cause].append(event)
@@ -159,23 +149,19 @@ def graph_breaks(trace: Trace, log: int | None = None, offset: int = 0, limit: i
     shown = [place.compiles[0].record for of in places.values() for place in of[:_MOST_PLACES]]
     texts = {
         record: payload.decode("utf-8", "replace")
-        for record, payload in trace.payloads(sorted({*shown, *(row.first_record for row in found)})).items()
+        for record, payload in trace.payloads(sorted({*shown, *(row["first_record"] for row in found)})).items()
     }
     rows = []
     for row in found:
-        cause = row.cause
-        raw = texts.get(row.first_record, "").split("\nUser code traceback:", 1)[0] or row.text
+        cause, text = row["cause"], row.pop("text")
+        raw = texts.get(row["first_record"], "").split("\nUser code traceback:", 1)[0] or text
         rows.append(
             BreakCause(
-                cause=cause,
-                breaks=row.breaks,
-                compiles=row.compiles,
-                frames=row.frames,
+                **row,
                 explanation=_first(_EXPLANATION, raw),
                 hints=[hint.strip() for hint in _HINT.findall(raw)],
                 context=_first(_CONTEXT, raw),
                 url=_first(_URL, raw),
-                first_record=row.first_record,
                 cost=_cost(events[cause], places[cause], thrown),
                 places=[
                     replace(place, stack=user_frames(texts.get(place.compiles[0].record, "")))
@@ -184,7 +170,7 @@ def graph_breaks(trace: Trace, log: int | None = None, offset: int = 0, limit: i
                 places_left=max(0, len(places[cause]) - _MOST_PLACES),
             )
         )
-    return GraphBreaks(rows, totals[0], totals[1], totals[2], offset, limit)
+    return GraphBreaks(*[rows, *totals, offset, limit])
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from stepscope.viewer.compiles import provenance_lines as lines
 from stepscope.viewer.compiles.provenance_lines import CodeText, GraphText, Names
@@ -100,7 +100,7 @@ def provenance_panes(trace: Trace, detail: CompileDetail, unit: InductorGraph) -
     records = {"pre": unit.pre_grad, "post": _first(unit, _POST_GRAD), "code": _first(unit, CODE)}
     panes = [_pane(trace, name, records[name], unit) for name in PANES]
     sites = _sites(trace, records["code"])
-    facts = _facts(trace, unit, [row[-2] for row in sites], *(pane.text or "" for pane in panes))
+    facts = _facts(trace, unit, [place.kernel for place in sites], *(pane.text or "" for pane in panes))
     shown = _shown_sources(trace, detail, unit, facts.kernel_sources)
     launches = facts.code.launches
     kernels = [_place(kernel, first, last, sites, shown) for kernel, first, last in launches]
@@ -161,39 +161,30 @@ def _facts(trace: Trace, unit: InductorGraph, launched: Sequence[str], pre: str,
     return facts
 
 
-class _LaunchSite(NamedTuple):
-    line: int
-    graph: int
-    site: int
-    local_site: int
-    launches: int
-    kernel: str
-    stacks: str
-
-
-def _sites(trace: Trace, code: RecordRow | None) -> list[_LaunchSite]:
+def _sites(trace: Trace, code: RecordRow | None) -> list[KernelPlace]:
     """Return the launch sites of the graph with this output code, by line."""
     if code is None:
         return []
-    return sql.records(
-        _LaunchSite,
+    found = sql.named(
         trace,
-        "SELECT s.line, s.graph, s.site, s.local_site,"
-        " (SELECT count(*) FROM launches l WHERE l.site = s.site) AS launches, s.kernel, s.stacks"
+        "SELECT s.kernel, s.line, s.graph, s.site, s.local_site,"
+        " (SELECT count(*) FROM launches l WHERE l.site = s.site) AS launches, s.stacks AS sources"
         " FROM sites s JOIN graphs g ON g.graph = s.graph WHERE g.output_code = ? ORDER BY s.line",
         [code.record],
+        json=("sources",),
     )
+    for row in found:
+        row["sources"] = list(dict.fromkeys(SourceLine(**stack[-1]) for stack in row["sources"] or () if stack))
+    return [KernelPlace(**row) for row in found]
 
 
 def _place(
-    kernel: str, first: int, last: int, sites: Sequence[_LaunchSite], shown: Mapping[str, list[SourceLine]]
+    kernel: str, first: int, last: int, sites: Sequence[KernelPlace], shown: Mapping[str, list[SourceLine]]
 ) -> KernelPlace:
-    found = next((row for row in sites if first <= row.line <= last), None)
-    recorded = [SourceLine(**stack[-1]) for stack in sql.json_value(found.stacks) or [] if stack] if found else []
-    sources = list(dict.fromkeys(recorded)) or shown.get(kernel) or shown.get(lines.base_name(kernel), [])
-    if found is None:
-        return KernelPlace(kernel, last, None, None, None, None, sources)
-    return KernelPlace(kernel, found.line, found.graph, found.site, found.local_site, found.launches, sources)
+    unknown = KernelPlace(kernel, last, None, None, None, None, [])
+    found = next((place for place in sites if first <= place.line <= last), unknown)
+    sources = found.sources or shown.get(kernel) or shown.get(lines.base_name(kernel), [])
+    return replace(found, kernel=kernel, sources=sources)
 
 
 def _shown_sources(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,9 +15,9 @@ from stepscope.viewer.store.trace import Trace
 _FRAME_ID = "regexp_replace(compile_id, '/[^/]*$', '')"
 _MOST_RECOMPILES = 200
 _FRAMES = f"""
-    SELECT log, {_FRAME_ID} AS frame_id, count(*) FILTER (kind = 'recompile') AS recompiles
+    SELECT log, {_FRAME_ID} AS frame_id
     FROM compile_events WHERE kind IN ('recompile', 'recompile_limit') AND ($log IS NULL OR log = $log)
-    GROUP BY log, frame_id ORDER BY recompiles DESC, min(record) LIMIT $limit OFFSET $offset
+    GROUP BY log, frame_id ORDER BY count(*) FILTER (kind = 'recompile') DESC, min(record) LIMIT $limit OFFSET $offset
 """
 _TOTALS = f"""
     WITH events AS (
@@ -25,9 +26,9 @@ _TOTALS = f"""
         FROM compile_events e JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id
         WHERE e.kind IN ('recompile', 'recompile_limit') AND ($log IS NULL OR e.log = $log)
     )
-    SELECT count(DISTINCT (log, frame_id)) AS frames,
-           count(*) FILTER (kind = 'recompile' AND NOT refused) AS recompiles,
-           (sum(duration_ns) FILTER (kind = 'recompile' AND NOT refused))::BIGINT AS recompile_ns,
+    SELECT count(DISTINCT (log, frame_id)) AS total_frames,
+           count(*) FILTER (kind = 'recompile' AND NOT refused) AS total_recompiles,
+           (sum(duration_ns) FILTER (kind = 'recompile' AND NOT refused))::BIGINT AS total_ns,
            count(DISTINCT (log, frame_id)) FILTER (kind = 'recompile_limit') AS fell_back
     FROM events
 """
@@ -112,19 +113,6 @@ class Recompiles:
     limit: int
 
 
-class _Listed(NamedTuple):
-    log: int
-    frame_id: str
-    recompiles: int
-
-
-class _Totals(NamedTuple):
-    frames: int
-    recompiles: int
-    recompile_ns: int | None
-    fell_back: int
-
-
 class _Compile(NamedTuple):
     log: int
     frame_id: str
@@ -156,17 +144,18 @@ class _Frame:
 
 def recompiles(trace: Trace, log: int | None = None, offset: int = 0, limit: int = 20) -> Recompiles:
     """Return a page of the frames, the one with the most recompiles first."""
-    found = sql.records(_Listed, trace, _FRAMES, {"log": log, "limit": limit, "offset": offset})
-    (totals,) = sql.records(_Totals, trace, _TOTALS, {"log": log})
+    found = sql.rows(trace, _FRAMES, {"log": log, "limit": limit, "offset": offset})
+    (totals,) = sql.named(trace, _TOTALS, {"log": log})
     has_symbols = bool(sql.number(trace, "SELECT EXISTS (SELECT 1 FROM symbols)"))
-    frames = _read(trace, [row.log for row in found], [row.frame_id for row in found]) if found else {}
-    rows = [_frame(row.log, row.frame_id, frames[row.log, row.frame_id], has_symbols) for row in found]
-    return Recompiles(rows, totals.frames, totals.recompiles, totals.recompile_ns, totals.fell_back, offset, limit)
+    frames = _read(trace, found) if found else {}
+    rows = [_frame(*key, frame, has_symbols) for key, frame in frames.items()]
+    return Recompiles(rows, **totals, offset=offset, limit=limit)
 
 
-def _read(trace: Trace, logs: list[int], frame_ids: list[str]) -> dict[tuple[int, str], _Frame]:
-    asked = {"logs": logs, "frames": frame_ids}
-    frames = {key: _Frame([], [], defaultdict(dict)) for key in zip(logs, frame_ids, strict=True)}
+def _read(trace: Trace, found: Sequence[sql.Row]) -> dict[tuple[int, str], _Frame]:
+    """Return frames, given as (log, frame id), in their order."""
+    asked = {"logs": [log for log, _ in found], "frames": [frame_id for _, frame_id in found]}
+    frames = {(log, frame_id): _Frame([], [], defaultdict(dict)) for log, frame_id in found}
     for row in sql.records(_Compile, trace, f"{_COMPILES} ORDER BY t.start_unix_ns, t.compile", asked):
         frames[row.log, row.frame_id].compiles.append(row)
     events = f"{_EVENTS} WHERE t.kind IN ('recompile', 'recompile_limit') ORDER BY t.record"

@@ -41,6 +41,10 @@ _ARTIFACTS = f"""
 """
 
 
+Counts = Mapping[int, dict[str, int]]
+"""The numbers of artifacts and passes in the compile of a submodule, by its first record."""
+
+
 class _Told(NamedTuple):
     """A record that vLLM wrote."""
 
@@ -49,14 +53,6 @@ class _Told(NamedTuple):
     name: str
     compile_id: str | None
     payload_bytes: int | None
-
-
-class _Count(NamedTuple):
-    """The numbers of artifacts and passes in the compile of a submodule that starts at `record`."""
-
-    record: int
-    artifacts: int
-    passes: int
 
 
 class _Artifact(NamedTuple):
@@ -148,7 +144,7 @@ def vllm(trace: Trace, start: int | None = None, pass_record: int | None = None)
     read = [row.record for row in rows if row.name in (_CONFIG, _EVENT, _START)][:_MOST_STARTS]
     values = {record: _object(payload) for record, payload in trace.payloads(read).items()}
     boundaries = [row.record for row in rows if row.name in (_CONFIG, _START)]
-    counts = {row.record: row for row in sql.records(_Count, trace, _COUNTS, {"boundaries": boundaries})}
+    counts = {row.pop("record"): row for row in sql.named(trace, _COUNTS, {"boundaries": boundaries})}
     calls = _calls(rows, values, counts)
     places = [(call, of, one) for call in calls for of in call.ranges for one in of.submodules]
     place = next((found for found in places if start is None or found[2].record == start), None)
@@ -167,7 +163,7 @@ def _object(payload: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _calls(rows: list[_Told], values: Mapping[int, dict[str, Any]], counts: Mapping[int, _Count]) -> list[VllmCall]:
+def _calls(rows: list[_Told], values: Mapping[int, dict[str, Any]], counts: Counts) -> list[VllmCall]:
     """Split the records into calls; a record of settings, or an event about the next settings, starts a new one."""
     groups: list[list[_Told]] = []
     has_settings = False
@@ -180,7 +176,7 @@ def _calls(rows: list[_Told], values: Mapping[int, dict[str, Any]], counts: Mapp
     return [_call(group, values, counts) for group in groups]
 
 
-def _call(group: list[_Told], values: Mapping[int, dict[str, Any]], counts: Mapping[int, _Count]) -> VllmCall:
+def _call(group: list[_Told], values: Mapping[int, dict[str, Any]], counts: Counts) -> VllmCall:
     named: defaultdict[str, list[_Told]] = defaultdict(list)
     for row in group:
         named[row.name].append(row)
@@ -201,11 +197,10 @@ def _call(group: list[_Told], values: Mapping[int, dict[str, Any]], counts: Mapp
     )
 
 
-def _ranges(starts: list[_Told], values: Mapping[int, dict[str, Any]], counts: Mapping[int, _Count]) -> list[VllmRange]:
+def _ranges(starts: list[_Told], values: Mapping[int, dict[str, Any]], counts: Counts) -> list[VllmRange]:
     found: dict[tuple[int | None, int | None, bool], list[VllmSubmodule]] = {}
     for start in starts:
         value = values.get(start.record, {})
-        count = counts.get(start.record, _Count(start.record, 0, 0))
         index, is_size = whole_number(value.get("piecewise_index")), value.get("is_cudagraph_capture_size")
         low, high = whole_number(value.get("compile_range_start")), whole_number(value.get("compile_range_end"))
         found.setdefault((low, high, value.get("is_single_size") is True), []).append(
@@ -215,8 +210,7 @@ def _ranges(starts: list[_Told], values: Mapping[int, dict[str, Any]], counts: M
                 index=index,
                 of=whole_number(value.get("total_piecewise_compiles")),
                 is_cudagraph_size=is_size if isinstance(is_size, bool) else None,
-                artifacts=count.artifacts,
-                passes=count.passes,
+                **counts.get(start.record, {"artifacts": 0, "passes": 0}),
             )
         )
     return [VllmRange(*key, submodules) for key, submodules in found.items()]
