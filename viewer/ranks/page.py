@@ -44,17 +44,7 @@ class RankDifferencePage:
 
 def ranks_page(trace: Trace, request: Request) -> RanksPage:
     found = ranks(trace)
-    return RanksPage(
-        rows=found.rows,
-        compared=found.compared,
-        world_size=found.world_size,
-        missing=found.missing,
-        missing_name=rank_names(found.missing),
-        aspects=found.aspects,
-        first=found.first,
-        slow=found.slow,
-        slow_left=found.slow_left,
-    )
+    return RanksPage(**vars(found), missing_name=rank_names(found.missing))
 
 
 def difference_page(trace: Trace, request: Request) -> RankDifferencePage:

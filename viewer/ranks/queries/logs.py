@@ -6,13 +6,31 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.overview.queries.runs import list_runs
 from stepscope.viewer.ranks.queries.sequences import counted_collectives
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
+
+_FACTS = """
+    SELECT l.log, l.record_rank, coalesce(r.records, 0) AS records, coalesce(c.compiles, 0) AS compiles, c.compile_ns,
+           coalesce(c.hits, 0) AS hits, coalesce(c.misses, 0) AS misses, coalesce(c.bypasses, 0) AS bypasses,
+           coalesce(g.graphs, 0) AS graphs, coalesce(e.graph_breaks, 0) AS graph_breaks,
+           coalesce(e.recompiles, 0) AS recompiles, coalesce(s.steps, 0) AS steps, s.step_ns, t.estimated_ns
+    FROM logs l LEFT JOIN (SELECT log, count(*) AS records FROM records GROUP BY log) r ON r.log = l.log
+    LEFT JOIN (SELECT log, count(*) AS compiles, sum(duration_ns)::BIGINT AS compile_ns,
+                      count(*) FILTER (cache = 'hit') AS hits, count(*) FILTER (cache = 'miss') AS misses,
+                      count(*) FILTER (cache = 'bypass') AS bypasses FROM compiles GROUP BY log) c ON c.log = l.log
+    LEFT JOIN (SELECT log, count(*) AS graphs FROM graphs GROUP BY log) g ON g.log = l.log
+    LEFT JOIN (SELECT log, count(*) FILTER (kind = 'graph_break') AS graph_breaks,
+                      count(*) FILTER (kind = 'recompile') AS recompiles FROM compile_events GROUP BY log) e
+      ON e.log = l.log
+    LEFT JOIN (SELECT log, count(*) AS steps, median(duration_ns)::BIGINT AS step_ns FROM steps GROUP BY log) s
+      ON s.log = l.log
+    LEFT JOIN (SELECT log, sum(estimated_ns) AS estimated_ns FROM rank_facts WHERE kind = 'tensors' GROUP BY log) t
+      ON t.log = l.log
+"""
 
 
 @dataclass(frozen=True)
@@ -58,27 +76,7 @@ class RankRow:
 def rank_rows(trace: Trace) -> list[RankRow]:
     """Return one row per log, by rank and time, with logs without a rank last."""
     runs = list_runs(trace)
-    columns: dict[str, dict[int, Any]] = {
-        name: dict(sql.rows(trace, statement))
-        for name, statement in {
-            "record_rank": "SELECT log, record_rank FROM logs",
-            "records": "SELECT log, count(*) FROM records GROUP BY log",
-            "compiles": "SELECT log, count(*) FROM compiles GROUP BY log",
-            "compile_ns": "SELECT log, CAST(sum(duration_ns) AS BIGINT) FROM compiles GROUP BY log",
-            "graphs": "SELECT log, count(*) FROM graphs GROUP BY log",
-            "steps": "SELECT log, count(*) FROM steps GROUP BY log",
-            "step_ns": "SELECT log, CAST(median(duration_ns) AS BIGINT) FROM steps GROUP BY log",
-            "estimated_ns": "SELECT log, sum(estimated_ns) FROM rank_facts WHERE kind = 'tensors' GROUP BY log",
-        }.items()
-    }
-    counted = {
-        (log, kind): count
-        for log, kind, count in sql.rows(
-            trace,
-            "SELECT log, cache, count(*) FROM compiles GROUP BY log, cache"
-            " UNION ALL SELECT log, kind, count(*) FROM compile_events GROUP BY log, kind",
-        )
-    }
+    facts = {row.pop("log"): row for row in sql.named(trace, _FACTS)}
     peaks: dict[int, int] = {}
     for peak in run_peaks(trace) or ():
         peaks[peak.log] = max(peak.live_bytes, peaks.get(peak.log, 0))
@@ -87,24 +85,16 @@ def rank_rows(trace: Trace) -> list[RankRow]:
     recorded = {run.log for run in runs if run.writer == "stepscope" and not run.is_left_out}
     rows = []
     for run in runs:
-        log, records = run.log, columns["records"].get(run.log, 0)
-        known = collectives.get(log, (0, 0) if log in coded else (None, None))
+        log, known = run.log, facts[run.log]
+        counted = collectives.get(log, (0, 0) if log in coded else (None, None))
+        if log not in recorded:
+            known["steps"] = None
         rows.append(
             RankRow(
-                log=log, name=Path(run.path).name, rank=run.rank,
-                record_rank=columns["record_rank"].get(log), pid=run.pid, torch=run.torch, complete=run.complete,
+                log=log, name=Path(run.path).name, rank=run.rank, pid=run.pid, torch=run.torch, complete=run.complete,
                 start_unix_ns=run.start_unix_ns, nth=1, of=1,
-                compared=run.rank is not None and not run.forked and bool(records), records=records,
-                compiles=columns["compiles"].get(log, 0),
-                graphs=columns["graphs"].get(log, 0), compile_ns=columns["compile_ns"].get(log),
-                hits=counted.get((log, "hit"), 0), misses=counted.get((log, "miss"), 0),
-                bypasses=counted.get((log, "bypass"), 0),
-                collectives=known[0],
-                missing_waits=known[1],
-                graph_breaks=counted.get((log, "graph_break"), 0), recompiles=counted.get((log, "recompile"), 0),
-                steps=columns["steps"].get(log, 0) if log in recorded else None,
-                step_ns=columns["step_ns"].get(log), peak_bytes=peaks.get(log),
-                estimated_ns=columns["estimated_ns"].get(log),
+                compared=run.rank is not None and not run.forked and bool(known["records"]),
+                collectives=counted[0], missing_waits=counted[1], peak_bytes=peaks.get(log), **known,
             )
         )  # fmt: skip
     return _told_apart(rows)
