@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import isfinite, prod
 from typing import Any
 
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.graphs.rows import ArgumentRow
+from stepscope.viewer.kernel_source.access_bounds import extent_bytes, item_bytes
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.values.rows import ValueRow
 
@@ -20,7 +21,6 @@ FindSaved = Callable[[int, int, int, int | None, str, list[int]], Spec | None]
 
 Returns None if it was not saved or has another size, or if its file is gone.
 """
-_BITS = re.compile(r"(?:u?int|float|bfloat|complex)(\d+)")
 _DTYPE = re.compile(r"bool|u?int(?:8|16|32|64)|float(?:8_\w+|16|32|64)|bfloat16|complex(?:32|64|128)")
 _DEVICE = re.compile(r"(cpu|cuda|xpu|mps)(:\d{1,3})?")
 _MOST_BYTES = 1 << 44
@@ -92,9 +92,9 @@ class _Gatherer:
 
     def _tensor(self, row: ArgumentRow, tensor: dict[str, Any]) -> Spec:
         name = row.name if tensor["item"] is None else f"{row.name}[{tensor['item']}]"
-        item_bytes, extent = _checked(name, tensor)
+        extent = _checked(name, tensor)
         number = self._storage(row, tensor, name, extent)
-        used = min(_numel(tensor["size"]) * item_bytes, extent)
+        used = min(prod(tensor["size"]) * item_bytes(tensor["dtype"]), extent)
         self.result.moved_bytes += used * (2 if row.role == "inout" else 1)
         spec: Spec = {
             "dtype": tensor["dtype"], "size": tensor["size"], "stride": tensor["stride"], "offset": tensor["offset"],
@@ -192,8 +192,8 @@ def _statistics(row: ValueRow, at: int, name: str) -> Spec:
             "skipped": row.skipped, **found}  # fmt: skip
 
 
-def _checked(name: str, tensor: dict[str, Any]) -> tuple[int, int]:
-    """Return the bytes of an element and of the storage up to the last one. Raises StepscopeError if impossible."""
+def _checked(name: str, tensor: dict[str, Any]) -> int:
+    """Return the bytes of the storage up to the last element. Raises StepscopeError if impossible."""
     size, stride, offset, dtype = tensor["size"], tensor["stride"], tensor["offset"], str(tensor["dtype"])
     if (
         not _DTYPE.fullmatch(dtype)
@@ -207,17 +207,7 @@ def _checked(name: str, tensor: dict[str, Any]) -> tuple[int, int]:
     numbers = [*size, *stride, offset]
     if not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
         raise StepscopeError(f"{name} has an invalid size or stride in the log.")
-    bits = 8 if dtype == "bool" else int(_BITS.match(dtype)[1])  # type: ignore[index]
-    item_bytes = max(bits // 8, 1)
-    last = sum((length - 1) * step for length, step in zip(size, stride, strict=True))
-    extent = (offset + last + 1) * item_bytes if _numel(size) else 0
+    extent = extent_bytes(tensor) or 0
     if max(extent, tensor["storage_bytes"] or 0) > _MOST_BYTES:
         raise StepscopeError(f"{name} has a size in the log that exceeds any memory.")
-    return item_bytes, extent
-
-
-def _numel(size: Sequence[int]) -> int:
-    total = 1
-    for length in size:
-        total *= length
-    return total
+    return extent
