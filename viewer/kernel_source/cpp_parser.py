@@ -167,13 +167,11 @@ class _Parser:
         if self.name() != variable:
             raise NotUnderstoodError
         self.take("<")
-        first = self.at
         limit = self.binary(_PRECEDENCE["<<"])
-        end = (first, self.at)
         self.take(";")
         step = self.step(variable)
         self.take(")")
-        return Loop(variable, begin, end, limit, step, self.one_statement(), is_parallel)
+        return Loop(variable, begin, limit, step, self.one_statement(), is_parallel)
 
     def step(self, variable: str) -> Expression:
         if self.take_if("++"):
@@ -215,7 +213,7 @@ class _Parser:
         self.take(";")
         if len(parts) == 1:
             return Declaration(declared, parts[0])
-        return Declaration(declared, Node("list", tuple(parts), self.at, self.at) if parts else None)
+        return Declaration(declared, Node("list", tuple(parts)) if parts else None)
 
     def declared_name(self) -> str | None:
         """Go behind a type and a name, and return the name. If there is no type here, return None without moving."""
@@ -277,29 +275,27 @@ class _Parser:
 
     def expression(self) -> Expression:
         self.deeper()
-        first = self.at
         found = self.choice()
         if self.text() in ASSIGNING:
             sign = self.take().text
-            found = Node(sign, (found, self.expression()), first, self.at)
+            found = Node(sign, (found, self.expression()))
         self.depth -= 1
         return found
 
     def choice(self) -> Expression:
-        first = self.at
         found = self.binary(0)
         if self.take_if("?"):
             then = self.expression()
             self.take(":")
-            found = Node("?", (found, then, self.expression()), first, self.at)
+            found = Node("?", (found, then, self.expression()))
         return found
 
     def binary(self, level: int) -> Expression:
-        first, links = self.at, 0
+        links = 0
         found = self.unary()
         while (sign := self.text()) in _PRECEDENCE and _PRECEDENCE[sign] >= level and self.kind() == "sign":
             self.take()
-            found = Node(sign, (found, self.binary(_PRECEDENCE[sign] + 1)), first, self.at)
+            found = Node(sign, (found, self.binary(_PRECEDENCE[sign] + 1)))
             links = self.link(links)
         return found
 
@@ -311,35 +307,34 @@ class _Parser:
         return links + 1
 
     def unary(self) -> Expression:
-        first = self.at
         if self.text() in _UNARY and self.kind() == "sign":
             self.deeper()
             sign = self.take().text
-            found: Expression = Node(sign, (self.unary(),), first, self.at)
+            found: Expression = Node(sign, (self.unary(),))
             self.depth -= 1
             return found
         return self.postfix()
 
     def postfix(self) -> Expression:
-        first, links = self.at, 0
+        links = 0
         found = self.primary()
         while True:
             text, links = self.text(), self.link(links)
             if text == "(":
-                found = Node("call", (found, *self.arguments("(", ")")), first, self.at)
+                found = Node("call", (found, *self.arguments("(", ")")))
             elif text == "[":
-                found = Node("index", (found, *self.arguments("[", "]")), first, self.at)
+                found = Node("index", (found, *self.arguments("[", "]")))
             elif text in (".", "->"):
                 self.take()
                 self.take_if("template")
                 name = self.name()
                 self.template_arguments()
-                found = Node("member:" + name, (found,), first, self.at)
+                found = Node("member:" + name, (found,))
             elif text in ("++", "--"):
                 self.take()
-                found = Node(text, (found,), first, self.at)
+                found = Node(text, (found,))
             elif text == "{" and isinstance(found, Name):
-                found = Node("call", (found, *self.arguments("{", "}")), first, self.at)
+                found = Node("call", (found, *self.arguments("{", "}")))
             else:
                 return found
 
@@ -352,9 +347,8 @@ class _Parser:
                 self.take()
             return Number('""')
         if text == "(":
-            first = self.at
             found = self.arguments("(", ")")
-            return found[0] if len(found) == 1 else Node("list", tuple(found), first, self.at)
+            return found[0] if len(found) == 1 else Node("list", tuple(found))
         if text == "[":
             return self.function()
         if text == "{":
@@ -383,8 +377,7 @@ class _Parser:
         return Lambda(body)
 
     def braces(self, opening: str, closing: str) -> Expression:
-        first = self.at
-        return Node("list", tuple(self.arguments(opening, closing)), first, self.at)
+        return Node("list", tuple(self.arguments(opening, closing)))
 
     def arguments(self, opening: str, closing: str) -> Sequence[Expression]:
         self.deeper()

@@ -30,9 +30,6 @@ class Node:
 
     kind: str
     parts: tuple[Expression, ...]
-    first: int
-    last: int
-    """Its tokens: from `first` up to, without, `last`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +51,8 @@ class Loop:
 
     variable: str
     begin: Expression
-    end: tuple[int, int]
-    """The tokens of the expression that the variable stays below."""
     limit: Expression
+    """The expression that the variable stays below."""
     step: Expression
     body: Statement
     is_parallel: bool

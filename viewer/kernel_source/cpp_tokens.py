@@ -26,8 +26,6 @@ class NotUnderstoodError(Exception):
 class Token:
     kind: Kind
     text: str
-    start: int
-    end: int
 
 
 def tokens(code: str) -> list[Token]:
@@ -36,5 +34,5 @@ def tokens(code: str) -> list[Token]:
     for match in _TOKEN.finditer(code):
         kind = match.lastgroup
         if kind is not None and kind != "skip":
-            found.append(Token(kind, match[0], match.start(), match.end()))  # type: ignore[arg-type]
+            found.append(Token(kind, match[0]))  # type: ignore[arg-type]
     return found
