@@ -158,7 +158,7 @@ class _Evaluation:
                 return self._choice(test, then, other)
             case ast.Call():
                 return self._call(node)
-        return unknown("it is computed by what is not followed")
+        return unknown("it is computed in a way that is not followed")
 
     def _call(self, call: ast.Call) -> Interval:
         match last_name(call.func), call.args:
@@ -191,7 +191,7 @@ class _Evaluation:
                 programs = self._grid[axis] if 0 <= axis < len(self._grid) else inf
                 if name == "program_id":
                     return counted(programs, f"program {axis}")
-                return one(programs) if isfinite(programs) else unknown("how many programs there are is not known")
+                return one(programs) if isfinite(programs) else unknown("the number of programs is not known")
             case "arange", [first, end] if first.is_one:
                 lanes = counted(end.high - first.low, LANES + str(id(call)))
                 return plus(first, lanes if end.is_one else Interval(0, lanes.high, False, 1, lanes.varies_with))
@@ -204,7 +204,7 @@ class _Evaluation:
                 low, high = pick(left.low, right.low), pick(left.high, right.high)
                 exact = left.is_one and right.is_one
                 return Interval(low, high, exact, 1 if exact else 0, left.varies_with | right.varies_with)
-        return unknown(f"it is computed by {name or 'what is not followed'}")
+        return unknown(f"it is computed by {name}, which is not followed" if name else "it is computed in a way that is not followed")
 
     def _loaded(self, place: ast.expr, other: ast.expr | None = None) -> Interval:
         known = self._meanings.get(f"*{self.value(place).base}")

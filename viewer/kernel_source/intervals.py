@@ -80,7 +80,7 @@ def turns(first: Interval, end: Interval, step: Interval, name: str) -> Interval
     """Return the range of the variable of a loop from `first` up to, without, `end`."""
     why = first.why or end.why or step.why
     if why is not None or not step.is_one or step.low <= 0:
-        return unknown(why or "a loop that is not followed")
+        return unknown(why or "it depends on a loop that is not followed")
     names = first.varies_with | end.varies_with | varying(name)
     if first.is_one and end.is_one and first.low < end.low:
         last = first.low + (end.low - 1 - first.low) // step.low * step.low
@@ -109,12 +109,12 @@ def binary(op: ast.operator, left: Interval, right: Interval) -> Interval:
     if isinstance(op, ast.Sub):
         return plus(left, times(right, one(-1)))
     if base is not None:
-        return unknown("a pointer is computed by what is not followed", base)
+        return unknown("a pointer is computed in a way that is not followed", base)
     if isinstance(op, ast.Mult):
         return times(left, right)
     if right.is_one and right.low > 0 and left.low >= 0 and isinstance(op, (ast.FloorDiv, ast.Mod)):
         return _quotient(left, right.low) if isinstance(op, ast.FloorDiv) else _remainder(left, right.low)
-    return unknown("it is computed by what is not followed")
+    return unknown("it is computed in a way that is not followed")
 
 
 def _quotient(value: Interval, divisor: float) -> Interval:
@@ -164,7 +164,7 @@ def _cancel(left: Interval, right: Interval) -> bool:
 
 def times(left: Interval, right: Interval) -> Interval:
     if left.base is not None or right.base is not None:
-        return unknown("a pointer is computed by what is not followed", left.base or right.base)
+        return unknown("a pointer is computed in a way that is not followed", left.base or right.base)
     if left.why or right.why:
         return unknown(left.why or right.why or "")
     corners = [0 if 0 in (a, b) else a * b for a in (left.low, left.high) for b in (right.low, right.high)]

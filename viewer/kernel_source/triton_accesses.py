@@ -74,13 +74,13 @@ class _Reader:
                 self._uses(call)
                 self._loop(statement.body, name, self._turns(call))
             case ast.For() | ast.While():
-                self._loop(statement.body, None, unknown("a loop that is not followed"))
+                self._loop(statement.body, None, unknown("it depends on a loop that is not followed"))
             case ast.Return():
                 self._is_sure = False
             case _:
                 for node in ast.walk(statement):
                     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                        self._names.define(node.id, unknown(f"{node.id} is not followed"))
+                        self._names.define(node.id, unknown(f"{node.id} is assigned in a way that is not followed"))
                 for expression in ast.iter_child_nodes(statement):
                     if isinstance(expression, ast.expr):
                         self._uses(expression)
@@ -114,7 +114,7 @@ class _Reader:
         names.guards = guards
         for name in after.keys() | names.now.keys():
             if after.get(name) != names.now.get(name):
-                names.define(name, unknown(f"{name} is not the same in both branches"))
+                names.define(name, unknown(f"{name} differs between the branches of a condition"))
         leaves = any(isinstance(node, ast.Return) for node in ast.walk(statement))
         self._is_sure = was_sure and not leaves
 
@@ -122,7 +122,7 @@ class _Reader:
         """Return the range of the variable of a loop over ``range``, ``tl.range`` or ``tl.static_range``."""
         bounds = [self._value(bound) for bound in call.args]
         if last_name(call.func) not in ("range", "static_range") or not 1 <= len(bounds) <= 3:
-            return unknown("a loop that is not followed")
+            return unknown("it depends on a loop that is not followed")
         first, end = (one(0), bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
         return turns(first, end, bounds[2] if len(bounds) == 3 else one(1), f"loop@{len(self._names.meanings)}")
 
