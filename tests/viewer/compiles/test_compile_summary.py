@@ -278,6 +278,21 @@ def test_draft_export_tells_each_failure_once(opened: Opened) -> None:
     assert (len(only["rows"]), only["total"]) == (1, 1)
 
 
+def test_an_added_guard_of_a_draft_export_is_no_failure(opened: Opened) -> None:
+    client = Client(opened(logs.with_draft_export()))
+    page = client.get("/draft-export").text
+    assert "3 failures, 1 added guard" in page
+    assert page.count("warning-sign") == 1, "that of the data-dependent error"
+    assert "warning-sign" not in client.get("/draft-export?kind=guard%20added").text
+
+
+def test_a_trace_without_compiles_has_no_frame_that_is_one_graph(opened: Opened) -> None:
+    without = Client(opened(LogBuilder().torch("str", ["/a.py", 1]))).get("/graph-breaks").text
+    assert "This trace contains no compiles." in without
+    compiled = Client(opened(logs.with_recompiles())).get("/graph-breaks").text
+    assert "Every compiled frame in this trace is one graph." in compiled
+
+
 def test_what_draft_export_met_is_found(opened: Opened) -> None:
     client = Client(opened(logs.with_draft_export()))
     found = client.get("/index.json").json()["overview"]["findings"]
