@@ -204,7 +204,8 @@ class _Evaluation:
                 low, high = pick(left.low, right.low), pick(left.high, right.high)
                 exact = left.is_one and right.is_one
                 return Interval(low, high, exact, 1 if exact else 0, left.varies_with | right.varies_with)
-        return unknown(f"it is computed by {name}, which is not followed" if name else "it is computed in a way that is not followed")
+        how = f"by {name}, which" if name else "in a way that"
+        return unknown(f"it is computed {how} is not followed")
 
     def _loaded(self, place: ast.expr, other: ast.expr | None = None) -> Interval:
         known = self._meanings.get(f"*{self.value(place).base}")
