@@ -376,4 +376,5 @@ def test_saved_tensors(opened: Open) -> None:
     )
     assert saved_tensor(trace, row.tensor) == row
     assert saved_tensor(trace, 9) is None
-    assert detail(trace, 1).values[1].saved == [row]
+    (saved,) = detail(trace, 1).values[1].saved
+    assert vars(row) == vars(row) | vars(saved), "the place of a saved tensor has its row"

@@ -103,10 +103,10 @@ def _unpacked(value: Any) -> Any:
 
 
 def _spans(trace: Trace, log: int, compile_id: str) -> list[Span]:
-    found = sql.rows(
+    return sql.records(
+        Span,
         trace,
         "SELECT name, compile_id, depth, start_unix_ns - min(start_unix_ns) OVER () AS start_ns, duration_ns"
         " FROM spans WHERE log = ? AND compile_id = ? ORDER BY start_ns, depth",
         [log, compile_id],
     )
-    return [Span(*row) for row in found]

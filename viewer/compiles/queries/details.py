@@ -122,13 +122,13 @@ def _frame(frame: dict[str, Any], names: Mapping[int, str]) -> UserFrame:
 
 def cache_lookups(trace: Trace, log: int, compile_id: str) -> list[CompileLookup]:
     """Return the cache lookups of one compile, in log order."""
-    found = sql.rows(
+    return sql.records(
+        CompileLookup,
         trace,
         "SELECT record, cache, state, detail, key, reason, time_saved_ns, components FROM cache_lookups"
         " WHERE log = ? AND compile_id = ? ORDER BY record",
         [log, compile_id],
     )
-    return [CompileLookup(*row) for row in found]
 
 
 def failed_guards(trace: Trace, detail: CompileDetail) -> list[GuardFailure]:

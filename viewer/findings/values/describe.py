@@ -67,10 +67,6 @@ def number(value: float | int | None) -> str:
     return f"{value:.6g}"
 
 
-def limit_of(dtype: str) -> float | None:
-    return LIMITS.get(dtype)
-
-
 def describe(name: str, row: ValueRow) -> str:
     """Return ``buf17 NaN 4,992 of 8,192, first at [0, 0, 3, 17]`` or ``buf16 finite, largest 65,504 (…)``."""
     return f"{_named(name, row)} {_content(row)}"

@@ -19,7 +19,6 @@ from stepscope.viewer.findings.values.origins import Hop, How, Origin, Tracer, b
 from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.queries.flow import Flow
 from stepscope.viewer.values.queries.nonfinite import (
     Event,
     infinity_made,
@@ -28,7 +27,7 @@ from stepscope.viewer.values.queries.nonfinite import (
     nan_made,
     value_row,
 )
-from stepscope.viewer.values.queries.values import has_values
+from stepscope.viewer.values.queries.values import LIMITS, has_values
 from stepscope.viewer.values.rows import ValueRow
 
 SUMMARY = "NaN or an infinity appeared"
@@ -111,11 +110,11 @@ class _Cases:
             return
         if known is None:
             self.cases[key] = known = Case(first, origin.how, True, grown, event.launches, event.steps)
-            known.leaves = self._leaves(first.flow, text.is_nan)
+            known.leaves = self.tracer.flows.leaves(first.flow.call, text.is_nan)
         elif is_made:
             known.launches += event.launches
-            known.leaves |= self._leaves(first.flow, text.is_nan)
-        if first.flow.call != self._call(origin):
+            known.leaves |= self.tracer.flows.leaves(first.flow.call, text.is_nan)
+        if first.flow.call != origin.hops[-1].flow.call:
             known.leaves = True
         if event.launch != known.hop.flow.launch:
             known.explains.append(event.launch)
@@ -127,7 +126,7 @@ class _Cases:
             return False
         if event.launch != earlier[0].hop.flow.launch:
             earlier[0].explains.append(event.launch)
-        earlier[0].leaves |= self._leaves(first.flow, is_one)
+        earlier[0].leaves |= self.tracer.flows.leaves(first.flow.call, is_one)
         return True
 
     def _key(self, first: Hop, how: How, grown: Origin | None) -> tuple[Any, ...]:
@@ -140,12 +139,6 @@ class _Cases:
 
     def _of_log(self, log: int) -> list[Case]:
         return [case for case in self.cases.values() if case.hop.flow.log == log]
-
-    def _call(self, origin: Origin) -> int:
-        return origin.hops[-1].flow.call
-
-    def _leaves(self, flow: Flow, is_one: Callable[[ValueRow], bool]) -> bool:
-        return self.tracer.flows.leaves(flow.call, is_one)
 
     def infinities(self, made: list[Event]) -> None:
         """Add the cases of infinities that caused no NaN."""
@@ -160,7 +153,7 @@ class _Cases:
             if not origin.is_made and self._explains(event, origin.first, text.is_infinite):
                 continue
             case = Case(origin.first, origin.how, False, None, event.launches, event.steps)
-            case.leaves = self._leaves(origin.first.flow, text.is_infinite)
+            case.leaves = self.tracer.flows.leaves(origin.first.flow.call, text.is_infinite)
             self.cases[key] = case
 
 
@@ -305,7 +298,7 @@ def _link(trace: Trace, tracer: Tracer, hop: Hop) -> dict[str, Any]:
             "in": text.read(hop.flow.inputs),
             "largest": max(largest, default=None),
             "dtype": hop.row.dtype,
-            "limit": text.limit_of(hop.row.dtype),
+            "limit": LIMITS.get(hop.row.dtype),
             "inputs_finite": not bad_inputs(hop.flow, text.is_bad),
         }
     return link | {"elements": hop.row.elements}

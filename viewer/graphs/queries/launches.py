@@ -24,7 +24,7 @@ from stepscope.viewer.values.queries.values import call_tree, has_values, launch
 
 _LAUNCH = """
     SELECT l.launch, l.log, g.rank, l.step, l.thread, l.call, c.graph, l.site, l.start_ns, l.duration_ns,
-           l.device_duration_ns, first.launch, first.launches, s.start_ns, l.returned
+           l.device_duration_ns, first.launch AS first, first.launches AS "of", s.start_ns AS step_ns, l.returned
     FROM launches l JOIN calls c ON c.call = l.call JOIN logs g ON g.log = l.log
     JOIN (SELECT min(launch) AS launch, count(*) AS launches FROM launches
           WHERE log = (SELECT log FROM launches WHERE launch = $1)
@@ -37,37 +37,28 @@ _SHARED_SCOPE = ("call", "partition_")
 
 def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
     """Return a launch, or None if there is none with that id."""
-    found = sql.row(trace, _LAUNCH, [launch])
-    if found is None:
+    found = sql.named(trace, _LAUNCH, [launch])
+    if not found:
         return None
-    *row, returned = found
-    (_, log, rank, step, thread, call, graph_id, site_id, start_ns, duration_ns, device_ns, first, of, step_ns) = row
+    (row,) = found
+    graph_id, site_id, first, step_ns = (row.pop(name) for name in ("graph", "site", "first", "step_ns"))
+    call, last = row["call"], first + row["of"] - 1
     graph, (site,) = graph_row(trace, graph_id), site_rows(trace, [site_id], call)
     assert graph is not None
     symbols = symbols_at(trace, call, launch)
-    if returned is False:
+    if row["returned"] is False:
         site = before_return(site)
-    flow = _Flow(trace, graph_id, call, first, first + of - 1)
+    flow = _Flow(trace, graph_id, call, first, last)
     code = wrapper_code(trace, graph)
     part = cut(code, site.kernel, site.kind, site.line) if code is not None else None
     return LaunchDetail(
-        launch=launch,
-        log=log,
-        rank=rank,
-        step=step,
+        **row,
         ordinal=launch - first + 1,
-        of=of,
-        thread=thread,
-        call=call,
         graph=graph,
         site=in_call(site, symbols),
-        start_ns=start_ns,
-        step_offset_ns=start_ns - step_ns,
-        returned=returned,
-        duration_ns=duration_ns,
-        device_duration_ns=device_ns,
+        step_offset_ns=row["start_ns"] - step_ns,
         previous=launch - 1 if launch > first else None,
-        next=launch + 1 if launch < first + of - 1 else None,
+        next=launch + 1 if launch < last else None,
         written_by=flow.written_by(launch),
         read_by=flow.read_by(launch),
         config=config_of(trace, graph_id, site.kernel),

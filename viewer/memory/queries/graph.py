@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate
 from operator import sub
 
@@ -85,7 +85,9 @@ def graph_memory(trace: Trace, graph: int, call: int | None = None, subgraph: st
         nodes=nodes,
         base_bytes=schedule.base_bytes if schedule else None,
         estimated_peak=estimated_peak(schedule, places) if schedule else None,
-        call=_call_row(measured) if measured else None,
+        call=MemoryCallRow(**{one.name: getattr(measured, one.name) for one in fields(MemoryCallRow)})
+        if measured
+        else None,
         positions=run.columns if run else None,
         measured_peak=measured_peak(measured, run.sites, schedule, places) if measured and run else None,
         kernels=_kernels(places, nodes, run),
@@ -103,8 +105,8 @@ def measured_calls(
 ) -> list[MemoryCallRow]:
     """Return the measured calls of the graph in one step or in all, the one with the highest peak first."""
     functions = [name for name in measured_functions(trace, graph) if subgraph_of(name) == subgraph]
-    found = sql.rows(trace, _CALLS, {"graph": graph, "functions": functions, "step": step, "most": limit})
-    return [MemoryCallRow(*row) for row in found]
+    parameters = {"graph": graph, "functions": functions, "step": step, "most": limit}
+    return sql.records(MemoryCallRow, trace, _CALLS, parameters)
 
 
 def _subgraphs(trace: Trace, graph: int, functions: dict[str, int]) -> list[str]:
@@ -112,12 +114,6 @@ def _subgraphs(trace: Trace, graph: int, functions: dict[str, int]) -> list[str]
         trace, "SELECT subgraph FROM schedules WHERE graph = ? AND subgraph IS NOT NULL ORDER BY schedule", [graph]
     )
     return list(dict.fromkeys([*(name for (name,) in scheduled), *(name for name in functions if not is_main(name))]))
-
-
-def _call_row(call: MeasuredCall) -> MemoryCallRow:
-    return MemoryCallRow(
-        call.call, call.step, call.function, call.layout, call.start_ns, call.peak_bytes, call.base_bytes
-    )
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ class MeasuredCall:
 
 _CALL = """
     SELECT m.call, m.log, m.local_call, m.step, m.layout, l.graph, l.function, g.phase, c.start_ns,
-           c.start_ns + greatest(c.duration_ns, 0), l.peak_bytes, l.peak_position, l.base_bytes
+           c.start_ns + greatest(c.duration_ns, 0) AS end_ns, l.peak_bytes, l.peak_position, l.base_bytes
     FROM measured_calls m JOIN layouts l ON l.layout = m.layout JOIN calls c ON c.call = m.call
     LEFT JOIN graphs g ON g.graph = l.graph WHERE m.call = ?
 """
@@ -214,8 +214,7 @@ def measured_call(trace: Trace, call: int) -> MeasuredCall | None:
 
 
 def _read_call(trace: Trace, call: int) -> MeasuredCall | None:
-    row = sql.row(trace, _CALL, [call])
-    return MeasuredCall(*row) if row else None
+    return sql.record(MeasuredCall, trace, _CALL, [call])
 
 
 def measured_functions(trace: Trace, graph: int) -> dict[str, int]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stepscope.viewer.graphs.queries.graphs import list_graphs
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.queries.values import HEALTH_INDEX
+from stepscope.viewer.values.queries.values import HEALTH_INDEX, health_of
 from stepscope.viewer.values.rows import HEALTH, HeatMap, WorstSite
 
 MOST_COLUMNS = 400
@@ -47,10 +46,10 @@ _WORST_SITES = f"""
     ), bad AS (
         SELECT site, min(worst >> {_SHIFT}) AS health FROM cells WHERE worst >> {_SHIFT} < $2 GROUP BY site
     )
-    SELECT b.site, s.kernel, s.graph, b.health, count(*) AS cells, min(c.step) AS first_step,
-           min(c.worst) & ((1::BIGINT << {_SHIFT}) - 1) AS first_launch
+    SELECT b.site, s.kernel, s.graph, {health_of("b.health")} AS health, count(*) AS cells,
+           min(c.step) AS first_step, min(c.worst) & ((1::BIGINT << {_SHIFT}) - 1) AS first_launch
     FROM bad b JOIN cells c ON c.site = b.site AND c.worst >> {_SHIFT} = b.health JOIN sites s ON s.site = b.site
-    GROUP BY ALL ORDER BY b.health, min(c.worst) LIMIT $3
+    GROUP BY ALL ORDER BY min(b.health), min(c.worst) LIMIT $3
 """
 
 
@@ -176,8 +175,7 @@ def worst_launch(trace: Trace, log: int, window: Window) -> int | None:
 
 def worst_sites(trace: Trace, log: int) -> list[WorstSite]:
     """Return the launch sites whose output was ever worse than zeros, worst first, then in order of time."""
-    found: Any = sql.records(WorstSite, trace, _WORST_SITES, [log, HEALTH.index("zero"), MOST_WORST])
-    return [replace(row, health=HEALTH[row.health]) for row in found]
+    return sql.records(WorstSite, trace, _WORST_SITES, [log, HEALTH.index("zero"), MOST_WORST])
 
 
 def has_outputs(trace: Trace, log: int) -> bool:

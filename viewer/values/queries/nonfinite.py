@@ -74,8 +74,8 @@ _ROW = f"""
     SELECT {COLUMNS} FROM input_rows v WHERE v.value = $1
 """
 _LAUNCH = """
-    SELECT l.launch, l.step, l.launch - f.first + 1, f.launches, g.rank,
-           coalesce(l.start_ns - g.monotonic_ns + g.unix_ns, 0)
+    SELECT l.launch, l.step, l.launch - f.first + 1 AS ordinal, f.launches AS "of", g.rank,
+           coalesce(l.start_ns - g.monotonic_ns + g.unix_ns, 0) AS time_unix_ns
     FROM launches l JOIN logs g ON g.log = l.log
     JOIN (SELECT min(launch) AS first, count(*) AS launches FROM launches
           WHERE log = (SELECT log FROM launches WHERE launch = $1)
@@ -153,5 +153,4 @@ def same_within(trace: Trace, value: int, calls: list[int]) -> ValueRow | None:
 
 
 def launch_place(trace: Trace, launch: int) -> LaunchPlace:
-    row = sql.row(trace, _LAUNCH, [launch])
-    return LaunchPlace(*row) if row else LaunchPlace(launch, None, None, None, None, 0)
+    return sql.record(LaunchPlace, trace, _LAUNCH, [launch]) or LaunchPlace(launch, None, None, None, None, 0)
