@@ -114,7 +114,7 @@ class _Reader:
         names.guards = guards
         for name in after.keys() | names.now.keys():
             if after.get(name) != names.now.get(name):
-                names.define(name, unknown(f"{name} differs between the branches of a condition"))
+                names.define(name, unknown(f"{name} does not have the same value in both branches"))
         leaves = any(isinstance(node, ast.Return) for node in ast.walk(statement))
         self._is_sure = was_sure and not leaves
 
