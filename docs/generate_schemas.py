@@ -18,7 +18,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from stepscope.tracer.log import compile_ids
+from stepscope.tracer.log.run_log import COMPILE_KEYS
 from stepscope.tracer.schema.constants import FORMAT_VERSION, OUTPUT_CODE
 from stepscope.tracer.schema.records import RECORD_TYPES, artifact_name
 from stepscope.viewer.overview.summary_answer import FORMAT, Summary
@@ -96,7 +96,7 @@ def log_schema() -> Schema:
     payloads = {artifact_name(kind): definitions.of(kind) for kind in RECORD_TYPES}  # type: ignore[arg-type]
     code = f"^{OUTPUT_CODE}[0-9]+$"
     name = {"anyOf": [{"enum": list(payloads)}, {"pattern": code}]}
-    ids = {key: {"type": "integer", "minimum": 0} for key in compile_ids.KEYS}
+    ids = {key: {"type": "integer", "minimum": 0} for key in COMPILE_KEYS}
     header = {
         "type": "object",
         "properties": {

@@ -17,10 +17,10 @@ from itertools import count
 import torch
 
 from stepscope.tracer.runtime.calls import GraphCall, running_call
-from stepscope.tracer.runtime.lifetimes import core as lifetimes_core
+from stepscope.tracer.runtime.lifetimes import trackers as lifetimes_core
 from stepscope.tracer.runtime.lifetimes.call_layouts import CallLayouts
-from stepscope.tracer.runtime.lifetimes.core import CompiledTracker
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
+from stepscope.tracer.runtime.lifetimes.trackers import CompiledTracker
 from stepscope.tracer.wrapper.parsed import PointStorages
 
 SIZES = (1_000, 10_000, 100_000)

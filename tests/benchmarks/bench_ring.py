@@ -21,8 +21,7 @@ import torch
 
 import stepscope
 from stepscope.tracer.inductor import code_swap
-from stepscope.tracer.log.launch_ring import LaunchRing
-from stepscope.tracer.log.ring_blocks import FunctionShape
+from stepscope.tracer.log.launch_ring import FunctionShape, LaunchRing
 from stepscope.tracer.recorder import Recorder
 from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.ticks import tick_type

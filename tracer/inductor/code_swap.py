@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from stepscope.tracer.log.ring_blocks import FunctionShape, is_blocking
+from stepscope.tracer.log.launch_ring import FunctionShape, is_blocking
 from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, wrapper_functions
 from stepscope.tracer.wrapper.read_points import ReadPoint
 from stepscope.tracer.wrapper.storage_points import find_storage_points

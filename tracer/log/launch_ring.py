@@ -17,29 +17,97 @@ from array import array
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
-from stepscope.tracer.log.ring_blocks import (
-    CallInRing,
-    FunctionShape,
-    RingBlock,
-    block_words,
-    describe_call,
-    is_blocking,
-)
 from stepscope.tracer.log.shared_pages import allocate, map_over
-from stepscope.tracer.log.symbol_values import SymbolValues
 from stepscope.tracer.log.writer import OwnFile
 from stepscope.tracer.schema import ring_format as layout
 from stepscope.tracer.schema.ring_format import CALL_WORDS, WORD, CallWord, Form, RingHeader, What
 
 FIRST_BYTES = 1 << 18
+_LEAST_WORDS = 32
 _END, _STATE = CallWord.END_NS.value, CallWord.STATE.value
-_NOTHING, _SLOTS = What.NOTHING.value, Form.SLOTS.value
+_NOTHING, _CALL, _SLOTS = What.NOTHING.value, What.CALL.value, Form.SLOTS.value
+_pack_call = struct.Struct(f"@{CALL_WORDS - 2}q").pack_into
 _pack_mark = struct.Struct("@4q").pack_into
 _kept: list[mmap.mmap] = []
 _STATE_NUMBERS = {state: number for number, state in enumerate(layout.STATES)}
 _MARK_NUMBERS = {mark: number for number, mark in enumerate(layout.STEP_MARKS)}
+
+
+def is_blocking() -> bool:
+    """Return whether launches of this process wait for their device."""
+    return os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
+
+
+def block_words(words: int) -> int:
+    """Return the size of a block, in words, for `words` words; there are few sizes, so that blocks are reused."""
+    return max(_LEAST_WORDS, 1 << (CALL_WORDS + words - 1).bit_length())
+
+
+class RingBlock:
+    """A part of the ring: views of its words, of the words after those of a call, and of their bytes."""
+
+    __slots__ = ("cells", "data", "tick", "words")
+
+    def __init__(self, view: memoryview) -> None:
+        self.words = view.cast("q")
+        self.cells = self.words[CALL_WORDS:]
+        self.data = view[CALL_WORDS * WORD :]
+        self.tick: Any = None
+        """Object that writes to `cells` (`stepscope.tracer.runtime.ticks`); None until a call needs one."""
+
+    def describe(self, call: CallInRing, form: int, count: int, first_site: int = 0) -> None:
+        """Describe a call that has begun; the block becomes valid for readers with the last word."""
+        parent = call.parent.number if call.parent is not None else -1
+        words = self.words
+        _pack_call(
+            words, 2 * WORD, call.number, call.graph, call.function, call.step, call.thread, parent,
+            call.start_ns, 0, 0, form, first_site, count, call.stream, call.graph_slot,
+        )  # fmt: skip
+        words[1] = _CALL
+
+
+class FunctionShape:
+    """The number of launch sites of a graph's function, and the memory that its calls need for them."""
+
+    __slots__ = ("count", "first", "has_loops", "scratch", "words")
+
+    def __init__(self, first: int, count: int, has_loops: bool = False) -> None:
+        self.first, self.count, self.has_loops = first, count, has_loops
+        self.words = block_words(2 * count)
+        self.scratch = memoryview(bytearray(max(2 * WORD * count, WORD))).cast("q")
+        """Memory to which calls without a block write."""
+
+
+class SymbolValues(NamedTuple):
+    """Values of some of the numbers that a call computes, in JSON's types; a boolean is an integer here."""
+
+    symbols: tuple[int, ...]
+    """Indices into `Graph.symbols`."""
+    launches: int
+    """Number of launches of the call that had begun."""
+    values: tuple[int | float | str | None, ...]
+
+
+class CallInRing(Protocol):
+    """The part of `stepscope.tracer.runtime.calls.GraphCall` that the ring uses."""
+
+    block: RingBlock | None
+    cells: memoryview
+    number: int
+    graph: int
+    function: int
+    step: int
+    thread: int
+    state: str
+    start_ns: int
+    end_ns: int
+    stream: int
+    graph_slot: int
+    rows: list[int]
+    parent: Any
+    symbol_block: RingBlock | None
 
 
 class MappingGuard(Protocol):
@@ -86,10 +154,6 @@ class LaunchRing:
         if self._guard is not None and self.header is not None and self.is_on:
             self._guard.leave_word(self.header, RingHeader.SIGNAL, RingHeader.SIGNAL_NS)
 
-    def _expect_no_signals(self) -> None:
-        if self._guard is not None and self.header is not None:
-            self._guard.leave_no_word(self.header, RingHeader.SIGNAL)
-
     def check_file(self) -> None:
         """Turn the ring off if the file was truncated or replaced, since nobody could read it."""
         if self._guard is not None and self._maps:
@@ -115,23 +179,23 @@ class LaunchRing:
 
     def begin(self, call: CallInRing, shape: FunctionShape) -> None:
         """Take a block for a call that is about to begin; the call has a number, a step and a thread."""
-        block = self._take(shape.words) if self.is_on else None
+        block = self._take(shape.words)
         if block is None:
             call.cells = shape.scratch
-            return
-        block.words[1] = _NOTHING
-        call.block, call.cells = block, block.cells
+        else:
+            call.block, call.cells = block, block.cells
 
     def started(self, call: CallInRing, shape: FunctionShape) -> None:
         """Describe a call whose start is known in its block; from now on readers count it."""
         if call.block is not None:
-            describe_call(call.block, call, _SLOTS, shape.count, shape.first)
+            call.block.describe(call, _SLOTS, shape.count, shape.first)
 
-    def end(self, call: CallInRing, shape: FunctionShape) -> None:
+    def end(self, call: CallInRing, shape: FunctionShape | None = None) -> None:
+        """Write that a call of a function has ended, or that the replay of a CUDA graph has been submitted."""
         block = call.block
         if block is None:
             return
-        if shape.has_loops:
+        if shape is not None and shape.has_loops:
             block = self._with_rows(call, block)
         words = block.words
         words[_STATE] = _STATE_NUMBERS.get(call.state, 0)
@@ -139,13 +203,7 @@ class LaunchRing:
 
     def replay(self, call: CallInRing, sites: bytes) -> None:
         """Describe a replay of a CUDA graph as `call`; `sites` are the launch sites, as words."""
-        block = self._take(block_words(len(sites) // WORD)) if self.is_on else None
-        if block is None:
-            return
-        block.words[1] = _NOTHING
-        block.data[: len(sites)] = sites
-        describe_call(block, call, Form.SITES.value, len(sites) // WORD)
-        call.block = block
+        call.block = self._listing(call, sites, Form.SITES, len(sites) // WORD)
 
     def symbols(self, call: CallInRing, found: SymbolValues, count: int) -> None:
         """Write values of some of the `count` symbols of a call's graph; those without room are only in the log."""
@@ -153,10 +211,9 @@ class LaunchRing:
             return
         block = call.symbol_block
         if block is None:
-            block = self._take(block_words(layout.SYMBOL_WORDS * count)) if self.is_on else None
+            block = self._take(block_words(layout.SYMBOL_WORDS * count))
             if block is None:
                 return
-            block.words[1] = _NOTHING
             block.words[2], block.words[3] = call.number, 0
             block.words[1] = What.SYMBOLS.value
             call.symbol_block = block
@@ -171,19 +228,11 @@ class LaunchRing:
 
     def step_mark(self, what: str, who: int, thread: int, ns: int) -> RingBlock | None:
         """Write an event that may have ended a step; its block must be given back when the event is in the log."""
-        block = self._take(layout.STEP_WORDS) if self.is_on else None
+        block = self._take(layout.STEP_WORDS)
         if block is not None:
-            words = block.words
-            words[1] = _NOTHING
-            _pack_mark(words, 2 * WORD, _MARK_NUMBERS[what], who, thread, ns)
-            words[1] = What.STEP_MARK.value
+            _pack_mark(block.words, 2 * WORD, _MARK_NUMBERS[what], who, thread, ns)
+            block.words[1] = What.STEP_MARK.value
         return block
-
-    def replayed(self, call: CallInRing) -> None:
-        """Write that the replay of a CUDA graph has been submitted."""
-        if call.block is not None:
-            call.block.words[_STATE] = _STATE_NUMBERS["replayed"]
-            call.block.words[_END] = call.end_ns
 
     def drop(self, call: CallInRing) -> None:
         """Release the blocks of a call that will not be in the log."""
@@ -210,54 +259,62 @@ class LaunchRing:
 
     def close(self, keep: bool) -> None:
         """Write that the recording has ended properly, and remove the file unless `keep` is set."""
-        self.is_on = False
-        self._free = {}
-        self._expect_no_signals()
+        self._stop()
         if self.header is not None:
             self.header[RingHeader.ENDED] = 1
-        if self._file is not None:
-            self._file.close()
-            self._file = None
         if self.path is not None and not keep:
             with suppress(OSError):
                 self.path.unlink()
 
     def abandon(self) -> None:
         """Leave the file to the parent of a forked child, by mapping other memory at the addresses of running calls."""
-        self.is_on = False
-        self._free = {}
-        self._expect_no_signals()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._stop()
         with suppress(Exception):
             for mapped in self._maps:
                 map_over(mapped, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+
+    def _stop(self) -> None:
+        self.is_on = False
+        self._free = {}
+        if self._guard is not None and self.header is not None:
+            self._guard.leave_no_word(self.header, RingHeader.SIGNAL)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def _with_rows(self, call: CallInRing, block: RingBlock) -> RingBlock:
         """Replace the block of a call with loops by one that lists each launch."""
         rows = array("q", call.rows[: len(call.rows) // 3 * 3])
         if len(call.rows) % 3 == 2:
             rows.extend([*call.rows[-2:], -1])
-        longer = self._take(block_words(len(rows)))
+        longer = self._listing(call, rows.tobytes(), Form.ROWS, len(rows) // 3)
         if longer is None:
             return block
-        longer.words[1] = _NOTHING
-        longer.data[: len(rows) * WORD] = rows.tobytes()
-        describe_call(longer, call, Form.ROWS.value, len(rows) // 3)
         block.words[1] = _NOTHING
         self.give_back(block)
         call.block = longer
         return longer
 
+    def _listing(self, call: CallInRing, data: bytes, form: Form, count: int) -> RingBlock | None:
+        """Return a block that describes a call and lists its launches, or None if there is no room."""
+        block = self._take(block_words(len(data) // WORD))
+        if block is not None:
+            block.data[: len(data)] = data
+            block.describe(call, form.value, count)
+        return block
+
     def _take(self, words: int) -> RingBlock | None:
+        """Return a block that is not valid for readers yet, or None if the ring is off or has no room."""
+        if not self.is_on:
+            return None
         free = self._free.get(words)
-        if free:
-            try:
-                return free.pop()
-            except IndexError:  # another thread took it
-                pass
-        return self._carve(words)
+        try:
+            block = free.pop() if free else self._carve(words)
+        except IndexError:  # another thread took the last one
+            block = self._carve(words)
+        if block is not None:
+            block.words[1] = _NOTHING
+        return block
 
     def _carve(self, words: int) -> RingBlock | None:
         with self._lock:

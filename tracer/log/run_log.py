@@ -8,12 +8,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stepscope.tracer.log.compile_ids import CompileEnvelopes
 from stepscope.tracer.log.writer import LogWriter
 from stepscope.tracer.schema.constants import OUTPUT_CODE
 from stepscope.tracer.schema.graphs import Graph, Provenance
 from stepscope.tracer.schema.process_ends import Frame
 from stepscope.tracer.schema.records import Record, Run
+
+COMPILE_KEYS = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt")
+Ids = Mapping[str, Any]
+_NONE: Ids = {}
 
 
 class RunLog:
@@ -155,3 +158,37 @@ def _absolute(folder: Path) -> Path:
 def reason_of(error: OSError) -> str:
     """Return a short description of `error`."""
     return os.strerror(error.errno) if error.errno else str(error)
+
+
+class CompileEnvelopes:
+    """Adds the ids of the compile to the headers of stepscope's records, as torch does (torch/_logging/_internal.py).
+
+    It learns the ids from torch's records. A graph keeps the ids of its load, since torch may restart its counts.
+    """
+
+    def __init__(self) -> None:
+        self._of_compile: dict[str, Ids] = {}
+        self._of_graph: dict[int, Ids] = {}
+
+    def note(self, metadata: Mapping[str, Any]) -> None:
+        """Remember the ids in the metadata of a record of torch's; the last attempt of a compile counts."""
+        ids = {key: metadata[key] for key in COMPILE_KEYS if metadata.get(key) is not None}
+        if "frame_id" in ids or "compiled_autograd_id" in ids:
+            self._of_compile[_text(ids)] = ids
+
+    def of(self, record: Record) -> Ids:
+        """Return the ids for the header of `record`; empty if it belongs to no compile, or to several."""
+        graph = getattr(record, "graph", None)
+        if isinstance(record, Graph) and record.compile_id is not None:
+            self._of_graph.setdefault(record.graph, self._of_compile.get(record.compile_id, _NONE))
+        if graph is not None:
+            return self._of_graph.get(graph, _NONE)
+        return self._of_compile.get(getattr(record, "compile_id", None) or "", _NONE)
+
+
+def _text(ids: Ids) -> str:
+    """Return the compile id as torch writes it: ``0/0``, ``!1/0/0``, ``!1``."""
+    frame = f"{ids['frame_id']}/{ids.get('frame_compile_id')}" if "frame_id" in ids else ""
+    if "compiled_autograd_id" not in ids:
+        return frame
+    return f"!{ids['compiled_autograd_id']}" + (f"/{frame}" if frame else "")

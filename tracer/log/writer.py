@@ -6,17 +6,19 @@ import errno
 import json
 import os
 import secrets
+import signal
 import threading
+import traceback
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Any
 
 import orjson
 
-from stepscope.tracer.log.signals import is_from_handler
 from stepscope.tracer.schema import log_format
 from stepscope.tracer.schema.records import Record, artifact_name, to_payload
 
@@ -165,3 +167,14 @@ def _append_whole(descriptor: int, data: memoryview) -> BaseException | None:
                     os.ftruncate(descriptor, start)
                 raise
             raised = error
+
+
+def is_from_handler(error: BaseException) -> bool:
+    """Return whether an installed signal handler has raised `error`; then it is the program's, as for a time limit."""
+    codes = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        function = handler.__func__ if isinstance(handler, MethodType) else handler
+        if isinstance(function, FunctionType) and function.__code__ in codes:
+            return True
+    return False

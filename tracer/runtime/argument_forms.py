@@ -1,4 +1,4 @@
-"""Remembers the forms (dtypes, sizes, strides) of launch arguments, so that each is written to the log only once.
+"""Describes the arguments of launches, and remembers their forms (dtypes, sizes, strides): each is written only once.
 
 A form that occurs again is written as a reference of a few bytes.
 """
@@ -6,7 +6,8 @@ A form that occurs again is written as a reference of a few bytes.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from stepscope.tracer.schema.constants import UNRECORDED
 from stepscope.tracer.schema.launches import SameTensors, TensorMeta, Tensors
@@ -83,3 +84,57 @@ class ArgumentForms:
             return Tensors(self._graph, call, site, unknown)
         tensors = describe()
         return Tensors(self._graph, call, site, tensors) if tensors else None
+
+
+def signature_of(value: Any) -> Any:
+    """Return a key that is equal for values with equal dtypes, sizes and strides."""
+    if isinstance(value, (list, tuple)) and type(value).__name__ != "Size":
+        return tuple(signature_of(member) for member in value)
+    size = getattr(value, "shape", None)
+    return (tuple(size), value.dtype, _stride(value)) if size is not None else type(value)
+
+
+def _stride(value: Any) -> Any:
+    try:
+        return value.stride()
+    except Exception:  # sparse, jagged, or not a torch tensor
+        return None
+
+
+def described(first: int, values: Sequence[Any]) -> list[TensorMeta]:
+    """Describe arguments of a launch, the first of which has the number `first`."""
+    return [meta for n, value in enumerate(values) for meta in describe(first + n, value)]
+
+
+def describe(argument: int, value: Any, item: int | None = None) -> Iterable[TensorMeta]:
+    """Describe `value` without reading or keeping it; yields one entry per member of a list."""
+    if value is ...:  # an expression that must not be evaluated twice
+        return
+    if isinstance(value, (list, tuple)) and item is None:
+        for position, member in enumerate(value):
+            yield from describe(argument, member, position)
+        return
+    if not (hasattr(value, "untyped_storage") and hasattr(value, "stride")):
+        yield TensorMeta(argument, type(value).__name__, [], [], "", 0, None, item)
+        return
+    size: list[int] = []
+    try:
+        size = [int(s) for s in value.shape]
+        stride, offset = [int(s) for s in value.stride()], int(value.storage_offset())
+        storage_bytes: int | None = value.untyped_storage().nbytes()
+        address: int | None = value.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):  # sparse, meta and wrapper subclasses have no strided storage
+        stride, offset, storage_bytes, address = [], 0, None, None
+    except (AttributeError, TypeError):  # jagged: sizes that are not numbers
+        size, stride, offset, storage_bytes, address = [], [], 0, None, None
+    yield TensorMeta(
+        argument,
+        str(value.dtype).removeprefix("torch."),
+        size,
+        stride,
+        str(value.device),
+        offset,
+        storage_bytes,
+        item,
+        address,
+    )

@@ -10,14 +10,11 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 from weakref import ref
 
-from stepscope.tracer.log.ring_blocks import RingBlock
-from stepscope.tracer.log.symbol_values import SymbolValues
+from stepscope.tracer.log.launch_ring import RingBlock, SymbolValues
 from stepscope.tracer.runtime import argument_forms
 from stepscope.tracer.runtime.device.marks import Flag
-from stepscope.tracer.runtime.lifetimes.layout_builder import LifetimeWatch
-from stepscope.tracer.runtime.lifetimes.life import Life, close
-from stepscope.tracer.runtime.lifetimes.mismatches import FoundMismatches
-from stepscope.tracer.runtime.lifetimes.tracker import Tracker
+from stepscope.tracer.runtime.lifetimes.mismatches import FoundMismatches, LifetimeWatch
+from stepscope.tracer.runtime.lifetimes.tracker import Life, Tracker, close
 from stepscope.tracer.runtime.ticks import Tick
 from stepscope.tracer.runtime.values.rows import Reading
 from stepscope.tracer.schema.ring_format import UNFINISHED

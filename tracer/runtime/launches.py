@@ -8,22 +8,19 @@ and returned even if the process dies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from stepscope.tracer.log.launch_ring import LaunchRing
-from stepscope.tracer.log.ring_blocks import FunctionShape
-from stepscope.tracer.log.symbol_values import SymbolValues, plain_values
-from stepscope.tracer.runtime.argument_forms import TOO_MANY, ArgumentForms
+from stepscope.tracer.log.launch_ring import FunctionShape, LaunchRing, SymbolValues
+from stepscope.tracer.runtime.argument_forms import TOO_MANY, ArgumentForms, described, signature_of
 from stepscope.tracer.runtime.calls import GraphCall, this_thread
 from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls
 from stepscope.tracer.runtime.device.marks import DeviceMarks
 from stepscope.tracer.runtime.device.times import EventTimer
-from stepscope.tracer.runtime.launch_columns import described, signature_of
 from stepscope.tracer.runtime.lifetimes.call_layouts import CallLayouts
-from stepscope.tracer.runtime.lifetimes.life import close
-from stepscope.tracer.runtime.lifetimes.tracker import SPARSE, Tracker
+from stepscope.tracer.runtime.lifetimes.tracker import SPARSE, Tracker, close
 from stepscope.tracer.runtime.ticks import Tick, TickType
 from stepscope.tracer.runtime.values.reading import ReadPlan
 from stepscope.tracer.schema.gaps import Skipped
@@ -37,6 +34,9 @@ FIRST_CALLS = 8
 """Number of first calls of a graph whose storages are always followed, since most faults occur in them."""
 ASKING_CALL = 2
 """Call of a graph in which the device's allocator is queried at every allocation, which takes about 20 us each."""
+
+
+_INT64 = range(-(2**63), 2**63)
 
 
 class CallSink(Protocol):
@@ -317,3 +317,16 @@ class GraphHooks:
             self.sink.failed("arguments", error)
         finally:
             call.cost_ns += perf_counter_ns() - started
+
+
+def plain_values(values: Iterable[object]) -> tuple[int | float | str | None, ...]:
+    """Return `values` in JSON's types, with None for those that are not numbers; keeps none of them alive."""
+    return tuple(map(_plain, values))
+
+
+def _plain(value: object) -> int | float | str | None:
+    if isinstance(value, bool) or (type(value) is int and value in _INT64):
+        return value
+    if isinstance(value, float):
+        return value if isfinite(value) else str(float(value))
+    return None

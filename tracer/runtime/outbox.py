@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from stepscope.tracer.config import TraceConfig
-from stepscope.tracer.log.launch_ring import LaunchRing
-from stepscope.tracer.log.pending import PendingRows, to_record
-from stepscope.tracer.log.ring_blocks import is_blocking
+from stepscope.tracer.log.launch_ring import LaunchRing, RingBlock, SymbolValues, is_blocking
 from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls, flush_devices
 from stepscope.tracer.runtime.device.times import EventTimer
-from stepscope.tracer.runtime.launch_columns import records_of
 from stepscope.tracer.runtime.lifetimes.trackers import LifetimeTrackers
-from stepscope.tracer.runtime.overhead import OverheadMeter
 from stepscope.tracer.runtime.values.batches import PendingValues
+from stepscope.tracer.schema.launches import Calls, Launches
+from stepscope.tracer.schema.process_ends import Overhead
 from stepscope.tracer.schema.records import Record
+from stepscope.tracer.schema.scalars import Assignment, CallSymbols
+from stepscope.tracer.schema.steps import StepMarks
+from stepscope.tracer.steps import PossibleStepEnd
 
 FLUSH_NS = 250_000_000
 FLUSH_STEP_NS = 100_000_000
+MOST_CALLS = 4096
+MOST_LAUNCHES = 16_384
+MOST_MARKS = 4096
+NO_END = -1
 
 
 class OutboxSink(Protocol):
@@ -38,7 +43,7 @@ class Outbox:
 
     def __init__(self, sink: OutboxSink, config: TraceConfig, ring: LaunchRing) -> None:
         self._sink, self._ring = sink, ring
-        self.pending: PendingRows[GraphCall] = PendingRows(ring)
+        self.pending: PendingRows = PendingRows(ring)
         self.timer = EventTimer()
         self.lifetimes = LifetimeTrackers(config)
         self.values = PendingValues()
@@ -102,7 +107,7 @@ class Outbox:
         self.overhead.launches += batch.launches
         self.write_all(lambda: records_of(batch.calls))
         if batch.marks:
-            self._sink.write(to_record(batch.marks))
+            self._sink.write(marks_record(batch.marks))
         self.pending.written(batch)
         self.write_all(lambda: self.lifetimes.batches(batch.calls))
         if not self._sink.cuda_graphs.is_capturing():  # querying a device could break the capture
@@ -116,3 +121,164 @@ class Outbox:
             function(*arguments)
         except Exception as error:
             self._sink.failed(where, error)
+
+
+class PendingBatch(NamedTuple):
+    """Rows that are written to the log together."""
+
+    calls: list[GraphCall]
+    launches: int
+    marks: list[tuple[PossibleStepEnd, RingBlock | None]]
+
+
+class PendingRows:
+    """Collects ended calls and marks of steps until they are written; meanwhile the launch ring has them.
+
+    It is thread-safe, but the caller of `take` must have acquired a lock.
+    """
+
+    def __init__(self, ring: LaunchRing) -> None:
+        self._ring = ring
+        self._calls: list[GraphCall] = []
+        self._marks: list[tuple[PossibleStepEnd, RingBlock | None]] = []
+        self._launches = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._calls or self._marks)
+
+    @property
+    def is_much(self) -> bool:
+        """Whether there are enough rows to write them at once."""
+        return self._launches > MOST_LAUNCHES or len(self._calls) > MOST_CALLS or len(self._marks) > MOST_MARKS
+
+    def add_call(self, call: GraphCall) -> None:
+        self._calls.append(call)
+        self._launches += (len(call.rows) + 1) // 3
+
+    def add_mark(self, mark: PossibleStepEnd) -> None:
+        self._marks.append((mark, self._ring.step_mark(mark.what, mark.who, mark.thread, mark.ns)))
+
+    def take(self) -> PendingBatch:
+        calls, self._calls = self._calls, []
+        launches, self._launches = self._launches, 0
+        marks = self._marks[:]
+        del self._marks[: len(marks)]  # another thread may have added one meanwhile
+        return PendingBatch(calls, launches, marks)
+
+    def written(self, batch: PendingBatch) -> None:
+        """Release the ring's blocks of `batch`, which is in the log now."""
+        for call in batch.calls:
+            self._ring.give_back(call.block)
+            self._ring.give_back(call.symbol_block)
+            call.block = call.symbol_block = None
+        for _, block in batch.marks:
+            self._ring.give_back(block)
+
+
+class OverheadMeter:
+    """Adds up the time that one recording costs the program."""
+
+    def __init__(self) -> None:
+        self.hook_ns = self.launches = 0
+        self._per_launch_ns = 0.0
+        self._stats_ns: int | None = None
+        self._started_ns = time.perf_counter_ns()
+
+    def start(self) -> None:
+        """Begin the time of the recording, and measure the cost of one launch."""
+        self._started_ns = time.perf_counter_ns()
+        self._per_launch_ns = cost_of_a_launch()
+
+    def forget(self) -> None:
+        """Start again in a forked child, with the parent's cost of one launch."""
+        self.hook_ns = self.launches = 0
+        self._stats_ns = None
+        self._started_ns = time.perf_counter_ns()
+
+    def add_call(self, call: GraphCall) -> None:
+        """Add the cost of a call that has ended, including the time since its end."""
+        if call.stats_ns:
+            self._stats_ns = (self._stats_ns or 0) + call.stats_ns
+        self.hook_ns += call.cost_ns + call.stats_ns + time.perf_counter_ns() - call.end_ns
+
+    def to_record(self, log_bytes: int, failures: int) -> Overhead:
+        hook_ns = int(self.hook_ns + self.launches * self._per_launch_ns)
+        wall_ns = time.perf_counter_ns() - self._started_ns
+        return Overhead(hook_ns, wall_ns, log_bytes, self.launches, failures, self._stats_ns)
+
+
+def cost_of_a_launch() -> float:
+    """Return the measured time of the statements inserted for one launch, in ns."""
+    rows: list[int] = []
+    now = time.perf_counter_ns
+    look = bytearray(1)
+    rounds = 1000
+    started = now()
+    for _ in range(rounds):
+        if look[0]:
+            continue
+        rows.append(0)
+        rows.append(now())
+        rows.append(now())
+    return (now() - started) / rounds
+
+
+def records_of(calls: Sequence[GraphCall]) -> Iterator[Launches | CallSymbols]:
+    if calls:
+        yield to_batch(calls)
+    yield from symbols_of(calls)
+
+
+def to_batch(calls: Sequence[GraphCall]) -> Launches:
+    rows: list[int] = []
+    for call in calls:
+        rows += call.rows
+        if len(call.rows) % 3 == 2:
+            rows.append(NO_END)
+        elif len(call.rows) % 3:  # a signal handler raised before the launch began
+            del rows[-1]
+    return Launches(
+        calls=Calls(
+            call=[c.number for c in calls],
+            graph=[c.graph for c in calls],
+            function=[c.function for c in calls],
+            step=[c.step for c in calls],
+            thread=[c.thread for c in calls],
+            parent=[c.parent.number if c.parent else None for c in calls],
+            start_ns=[c.start_ns for c in calls],
+            duration_ns=[c.end_ns - c.start_ns for c in calls],
+            launches=[(len(c.rows) + 1) // 3 for c in calls],
+            state=[c.state for c in calls],
+        ),
+        site=rows[0::3],
+        start_ns=rows[1::3],
+        end_ns=rows[2::3],
+    )
+
+
+def symbols_of(calls: Sequence[GraphCall]) -> Iterator[CallSymbols]:
+    """Yield one record of all calls that have symbols, or nothing if none has."""
+    numbers: dict[tuple[object, ...], int] = {}
+    assignments: list[Assignment] = []
+    assigned: list[int] = []
+    known = [call for call in calls if call.symbols]
+    for call in known:
+        key = (*call.symbols, *(type(value) for one in call.symbols for value in one.values))  # True is equal to 1
+        if key not in numbers:
+            numbers[key] = len(assignments)
+            assignments.append(_assignment(call.symbols))
+        assigned.append(numbers[key])
+    if known:
+        yield CallSymbols([call.number for call in known], assigned, assignments)
+
+
+def _assignment(found: Sequence[SymbolValues]) -> Assignment:
+    return Assignment(
+        symbol=[symbol for one in found for symbol in one.symbols],
+        launches=[one.launches for one in found for _ in one.symbols],
+        value=[value for one in found for value in one.values],
+    )
+
+
+def marks_record(marks: Sequence[tuple[PossibleStepEnd, RingBlock | None]]) -> StepMarks:
+    return StepMarks(*(list(column) for column in zip(*(mark for mark, _ in marks), strict=True)))

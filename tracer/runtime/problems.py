@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from stepscope.tracer.log.signals import is_from_handler
+from stepscope.tracer.log.writer import is_from_handler
 from stepscope.tracer.runtime.device.failed import failure_in
 from stepscope.tracer.schema.constants import CACHED_ESTIMATE, DEVICE_FAILED
 from stepscope.tracer.schema.gaps import Failure, Skipped

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stepscope.tracer.log.compile_ids import CompileEnvelopes
+from stepscope.tracer.log.run_log import CompileEnvelopes
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.graphs import Graph
 from stepscope.tracer.schema.process_ends import Overhead

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from stepscope.tracer.log import launch_ring
-from stepscope.tracer.log.launch_ring import LaunchRing
-from stepscope.tracer.log.ring_blocks import FunctionShape
+from stepscope.tracer.log.launch_ring import FunctionShape, LaunchRing
 from stepscope.tracer.recorder import Recorder
 from stepscope.tracer.runtime import compiled
 from stepscope.tracer.runtime.calls import GraphCall
@@ -196,7 +195,7 @@ def test_a_file_that_got_the_number_of_a_closed_descriptor_stays_open(tmp_path: 
 import gc, os, sys
 from pathlib import Path
 from stepscope.tracer.log.launch_ring import LaunchRing
-from stepscope.tracer.log.ring_blocks import FunctionShape
+from stepscope.tracer.log.launch_ring import FunctionShape
 from stepscope.tracer.runtime.calls import GraphCall
 ring, call = LaunchRing(lambda: Path(sys.argv[1], "x.log"), print), GraphCall(0, 0, None, None)
 ring.begin(call, FunctionShape(0, 3))

@@ -16,7 +16,7 @@ PRELUDE = """
 import ctypes, mmap, os, signal, subprocess, sys, tempfile
 from pathlib import Path
 from stepscope.tracer.log.launch_ring import LaunchRing
-from stepscope.tracer.log.ring_blocks import FunctionShape
+from stepscope.tracer.log.launch_ring import FunctionShape
 from stepscope.tracer.runtime import ticks
 from stepscope.tracer.runtime.calls import GraphCall
 said = []

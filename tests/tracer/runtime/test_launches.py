@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from stepscope.tracer.log.launch_ring import LaunchRing
-from stepscope.tracer.log.ring_blocks import FunctionShape
+from stepscope.tracer.log.launch_ring import FunctionShape, LaunchRing
 from stepscope.tracer.runtime import calls
+from stepscope.tracer.runtime.argument_forms import describe
 from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls
 from stepscope.tracer.runtime.device.marks import DeviceMarks
 from stepscope.tracer.runtime.device.times import EventTimer
-from stepscope.tracer.runtime.launch_columns import describe, to_batch
 from stepscope.tracer.runtime.launches import GraphHooks
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
+from stepscope.tracer.runtime.outbox import to_batch
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.graphs import Argument, Graph, LaunchSite
 from stepscope.tracer.schema.launches import Calls, SameTensors, Tensors

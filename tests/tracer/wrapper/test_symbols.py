@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from stepscope.tracer.log.symbol_values import SymbolValues, plain_values, symbols_of
+from stepscope.tracer.log.launch_ring import SymbolValues
+from stepscope.tracer.runtime.calls import GraphCall
+from stepscope.tracer.runtime.launches import plain_values
+from stepscope.tracer.runtime.outbox import symbols_of
 from stepscope.tracer.wrapper.operator_schema import OperatorSchema
 from stepscope.tracer.wrapper.parsed import WrapperSource
 from stepscope.tracer.wrapper.source import analyse
@@ -146,8 +149,9 @@ def test_what_is_asked_of_a_tensor_makes_the_tensor_no_symbol() -> None:
     assert [one.expression for one in source.sites[0].scalars] == ["buf0.item()", "buf1[0] + 1"]
 
 
-class Call:
+class Call(GraphCall):
     def __init__(self, number: int, *values: object) -> None:
+        super().__init__(0, 0, None, None)
         self.number = number
         self.symbols = [SymbolValues(tuple(range(len(values))), 0, plain_values(values))] if values else []
 

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.log.launch_ring import LaunchRing
-from stepscope.tracer.log.ring_blocks import FunctionShape
-from stepscope.tracer.log.symbol_values import SymbolValues
+from stepscope.tracer.log.launch_ring import FunctionShape, LaunchRing, SymbolValues
 from stepscope.tracer.schema.graphs import Argument, Graph, LaunchSite
 from stepscope.tracer.schema.launches import Calls, Launches, SameTensors, TensorMeta, Tensors
 from stepscope.tracer.schema.ring_format import RingSymbols, read_ring

@@ -185,7 +185,7 @@ class CudaGraphCalls:
             call.end_ns = end_ns
             call.rows[1::3] = [call.start_ns] * len(one.sites)
             call.rows[2::3] = [end_ns] * len(one.sites)
-            self._sink.ring.replayed(call)
+            self._sink.ring.end(call)
             if call.flag is not None and call is begun[-1][1]:
                 call.flag(call)
             chosen = self._chosen(one)

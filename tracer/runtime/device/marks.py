@@ -18,8 +18,7 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 
 from stepscope.tracer.inductor.device_launch import raw_stream_of
-from stepscope.tracer.log.launch_ring import LaunchRing
-from stepscope.tracer.log.ring_blocks import CallInRing, is_blocking
+from stepscope.tracer.log.launch_ring import CallInRing, LaunchRing, is_blocking
 from stepscope.tracer.schema.ring_format import (
     HEADER_WORDS,
     MARK_WORDS,

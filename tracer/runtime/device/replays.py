@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from stepscope.tracer.log.signals import is_from_handler
+from stepscope.tracer.log.writer import is_from_handler
 
 METHODS = "capture_begin", "capture_end", "replay", "reset"
 

@@ -10,17 +10,17 @@ from weakref import ref
 from stepscope.tracer.inductor.use_counts import only_one_holds
 from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.lifetimes.holders import find_holders, overlapped
-from stepscope.tracer.runtime.lifetimes.layout_builder import LayoutBuilder, LifetimeWatch
-from stepscope.tracer.runtime.lifetimes.life import close
 from stepscope.tracer.runtime.lifetimes.mismatches import (
     FoundMismatches,
+    LayoutBuilder,
     LifetimeError,
+    LifetimeWatch,
     StorageMismatch,
     compare,
     describe_mismatches,
     to_record,
 )
-from stepscope.tracer.runtime.lifetimes.tracker import Tracker
+from stepscope.tracer.runtime.lifetimes.tracker import Tracker, close
 from stepscope.tracer.schema.memory import LifetimeLayout, LifetimeMismatch
 from stepscope.tracer.schema.ring_format import UNFINISHED
 from stepscope.tracer.wrapper.expectations import Expectations

@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from stepscope.tracer.runtime.lifetimes.holders import MOST_STORAGES, find_holders
-from stepscope.tracer.runtime.lifetimes.life import LiveStorage
-from stepscope.tracer.runtime.lifetimes.tracker import Tracker
+from stepscope.tracer.runtime.lifetimes.tracker import LiveStorage, Tracker
 from stepscope.tracer.schema.memory import Growth
 
 LEAST_STEPS = 3

@@ -29,10 +29,10 @@ from stepscope.tracer.runtime.lifetimes.step_names import FunctionNames, names_a
 from stepscope.tracer.runtime.lifetimes.step_reports import (
     MOST_TOLD,
     CheckedStep,
-    Reports,
     StepMismatch,
     describe_mismatches,
     holders_of,
+    reports,
     to_record,
 )
 from stepscope.tracer.schema.gaps import Skipped
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from stepscope.tracer.config import TraceConfig
 
 _log = logging.getLogger("stepscope")
-_reports = Reports()
 _skipped: set[str] = set()
 
 
@@ -71,8 +70,7 @@ def attach(sink: CheckSink) -> None:
 
 def forget() -> None:
     """Forget the mismatches that were reported in another log: of an earlier recording or the parent process."""
-    global _reports
-    _reports = Reports()
+    reports.forget()
     _skipped.clear()
 
 
@@ -134,11 +132,6 @@ def check_memory_step(allocated: Sequence[str], freed: Sequence[str], is_final_s
     _check(calling_frame(sys._getframe(1)), allocated, freed, is_final_step)
 
 
-def take_repeats() -> list[MemoryStepMismatch]:
-    """Return records of mismatches that were found again since the last call."""
-    return _reports.take_repeats()
-
-
 def _check(frame: FrameType | None, allocated: Sequence[str], freed: Sequence[str], is_final_step: bool) -> None:
     mode = _mode()
     steps = _steps_of(frame) if frame is not None and mode != "off" else None
@@ -157,9 +150,9 @@ def _tell(found: list[StepMismatch], file: str, line: int, is_final_step: bool, 
     site = rows[len(rows) // 3 * 3 - 3] if len(rows) >= 3 else None
     place = CheckedStep(call.graph if call is not None else None, site, file, line, is_final_step)
     number = call.number if call is not None else None
-    new = _reports.add(place, number, found)
+    new = reports.add(place, number, found)
     told = found if raises else new
-    if _reports.is_full and _sink is not None:
+    if reports.is_full and _sink is not None:
         _skip(_sink, f"more than {MOST_TOLD:,} different mismatches; further ones are not recorded")
     if not told:
         return

@@ -1,13 +1,15 @@
-"""Compares the expected lifetimes of a call's storages with the actual ones."""
+"""Builds the lifetime layout of a call from its events, and compares it with the expected one, also while it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from stepscope.tracer.runtime.lifetimes.holders import describe_holders
+from stepscope.tracer.runtime.lifetimes.tracker import Entry, Event, Life
 from stepscope.tracer.schema.memory import LifetimeLayout, LifetimeMismatch, MismatchKind
 from stepscope.tracer.wrapper.expectations import Expectations, Expected, Unscheduled
+from stepscope.tracer.wrapper.parsed import PointStorages
 
 MOST_DESCRIBED = 8
 """Maximum number of mismatches that one message describes."""
@@ -73,8 +75,11 @@ def _inputs(layout: LifetimeLayout, dies: Mapping[str, int]) -> Iterator[Storage
     deaths = dict(zip(layout.dead, layout.dead_at, strict=True))
     for storage, name in enumerate(layout.name):
         if layout.kind[storage] == "input" and name in dies:
-            expected = Expected(name, dies[name], is_scheduled=False, scheduled=None)
-            yield from _death(layout, storage, expected, deaths.get(storage))
+            yield from _death(layout, storage, _of_input(name, dies[name]), deaths.get(storage))
+
+
+def _of_input(name: str, dies: int) -> Expected:
+    return Expected(name, dies, is_scheduled=False, scheduled=None)
 
 
 def _death(layout: LifetimeLayout, storage: int, entry: Expected, actual: int | None) -> Iterator[StorageMismatch]:
@@ -108,27 +113,71 @@ def to_record(
     )
 
 
-class Progress:
-    """Compares a call with its expectations while it runs; each look covers the changes since the last one."""
+class LayoutBuilder:
+    """Builds a layout from the events of a call as they occur."""
 
-    def __init__(self, expectations: Expectations) -> None:
-        self._extra = expectations.allocations.extra
-        self._by_name = {entry.name: entry for entry in expectations.storages}
-        self._inputs = {
-            name: Expected(name, due, is_scheduled=False, scheduled=None) for name, due in expectations.inputs.items()
-        }
+    def __init__(self, layout: int, graph: int, function: int, points: Sequence[PointStorages]) -> None:
+        self._points = points
+        self.result = LifetimeLayout(layout, graph, function, [], [], [], [], [], [], [], [], [], [], [])
+
+    def add(self, events: Sequence[Event]) -> LifetimeLayout:
+        for event in events:
+            if event[0] < 0:
+                self.result.dead.append(-1 - event[0])
+                self.result.dead_at.append((event[1] + 2) // 3)
+            else:
+                self._seen(self._points[event[0]], event[1] // 3, event[2:])
+        return self.result
+
+    def _seen(self, point: PointStorages, position: int, entries: Sequence[Any]) -> None:
+        if point.kind == "allocated":
+            seen: list[tuple[str, str | None, Entry]] = list(zip(point.names, point.devices, entries, strict=True))
+        elif point.kind == "input":
+            pairs = [e if e is not None and len(e) == 2 else (None, e) for e in entries]
+            seen = [(name, *pair) for name, pair in zip(point.names, pairs, strict=True)]
+        else:  # the storage existed while the launch that returned it ran
+            seen, position = list(entries), max(position - 1, 0)
+        for name, device, entry in seen:
+            self._storage(point, position, name, device, entry)
+
+    def _storage(self, point: PointStorages, position: int, name: str, device: str | None, entry: Entry) -> None:
+        if entry is None:
+            return
+        back, call, index, size = (None, None, None, entry) if isinstance(entry, int) else entry
+        result = self.result
+        result.name.append(name)
+        result.kind.append(point.kind)
+        result.storage_bytes.append(size)
+        result.device.append(device)
+        result.born.append(position)
+        result.site.append(point.site)
+        result.calls_back.append(back)
+        result.met_in.append(call)
+        result.met_as.append(index)
+
+
+class LifetimeWatch:
+    """Compares a running call with its expectations; each look covers the changes since the last one."""
+
+    def __init__(self, graph: int, function: int, points: Sequence[PointStorages], expected: Expectations) -> None:
+        self._builder = LayoutBuilder(-1, graph, function, points)
+        self._extra = expected.allocations.extra
+        self._by_name = {entry.name: entry for entry in expected.storages}
+        self._inputs = {name: _of_input(name, due) for name, due in expected.inputs.items()}
         self._due: dict[int, set[str]] = {}
-        for entry in (*expectations.storages, *self._inputs.values()):
+        for entry in (*expected.storages, *self._inputs.values()):
             for position in (entry.dies, entry.scheduled if entry.is_scheduled else None):
                 if position is not None:
                     self._due.setdefault(position, set()).add(entry.name)
         self._storages: dict[str, list[int]] = {}
         """Numbers of the storages that are followed, by name."""
-        self._seen = self._dead = 0
+        self._events = self._seen = self._dead = 0
         self._position = -1
 
-    def look(self, layout: LifetimeLayout, position: int, owned: Collection[str]) -> list[StorageMismatch]:
-        """Return the new mismatches of a call before the launch `position`; `layout` is its layout so far."""
+    def look(self, life: Life, position: int, owned: Collection[str]) -> list[StorageMismatch]:
+        """Return the new mismatches of a call before the launch `position`."""
+        events, self._events = life.since(self._events)
+        layout = self._builder.add(events)
         found = [
             entry for storage in range(self._seen, len(layout.name)) for entry in self._born(layout, storage, owned)
         ]

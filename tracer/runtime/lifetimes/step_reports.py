@@ -53,9 +53,13 @@ class _Again:
 
 
 class Reports:
-    """The mismatches that were reported to one recording."""
+    """The mismatches that were reported in one log."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the mismatches that were reported in another log: of an earlier recording or the parent process."""
         self._lock = Lock()
         self._told: set[tuple[CheckedStep, MismatchKind, str]] = set()
         self._again: dict[tuple[CheckedStep, MismatchKind, str], _Again] = {}
@@ -94,6 +98,10 @@ class Reports:
             )
             for place, entries in by_place.items()
         ]
+
+
+reports = Reports()
+"""The mismatches of the current recording, or those that were logged without one."""
 
 
 def to_record(

@@ -1,22 +1,62 @@
-"""Manages the trackers of a recording: the current one, and earlier ones, which still report deaths."""
+"""Manages the trackers of a recording, and provides one whose hot paths are in C++ (core.cpp)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 from stepscope.tracer.config import TraceConfig
+from stepscope.tracer.runtime import compiled
 from stepscope.tracer.runtime.calls import GraphCall, running_call
-from stepscope.tracer.runtime.lifetimes import core as lifetimes_core
-from stepscope.tracer.runtime.lifetimes.core import CompiledTracker
-from stepscope.tracer.runtime.lifetimes.lifecycle_checks import take_repeats
-from stepscope.tracer.runtime.lifetimes.tracker import Tracker
+from stepscope.tracer.runtime.lifetimes.step_reports import reports
+from stepscope.tracer.runtime.lifetimes.tracker import RECENT_STEPS, FollowedCall, LiveStorage, StorageHooks, Tracker
 from stepscope.tracer.schema.memory import Lifetimes, MemoryStepMismatch
+from stepscope.tracer.wrapper.parsed import PointStorages
+
+SOURCE = Path(__file__).with_name("core.cpp")
+
+
+class CompiledTracker(Tracker):
+    """A tracker that takes some tenths of a microsecond per storage, so that every step can be followed."""
+
+    usual = 1
+
+    def __init__(
+        self,
+        module: Any,
+        running: Callable[[], FollowedCall | None],
+        clock: Callable[[], int],
+        every: int | None = None,
+    ) -> None:
+        super().__init__(running, clock, every)
+        self._module, self.life = module, module.Life
+        self._core = module.Core(running, clock)
+
+    def storages(self) -> list[LiveStorage]:
+        return [LiveStorage(*fields) for fields in self._core.storages()]
+
+    def _died_outside(self) -> tuple[list[int], list[int], list[int]]:
+        columns: tuple[list[int], list[int], list[int]] = self._core.outside()
+        return columns
+
+    def observer(self, hooks: StorageHooks, points: Sequence[PointStorages]) -> Any:
+        kinds = "".join(point.kind[0] for point in points)
+        return self._module.Observer(self._core, hooks, kinds, tuple(point.names for point in points))
+
+
+def load() -> Any:
+    """Return the compiled module. Raises RuntimeError at each call if it cannot be built."""
+    return compiled.load("stepscope_lifetimes", SOURCE, lambda made: made.set_up(GraphCall, RECENT_STEPS))
 
 
 class LifetimeTrackers:
-    """The trackers of a recording. The caller of `batches` must have acquired a lock."""
+    """The current tracker of a recording, and earlier ones, which still report deaths.
+
+    The caller of `batches` must have acquired a lock.
+    """
 
     def __init__(self, config: TraceConfig, may_compile: bool = False) -> None:
         self._trackers: list[Tracker] = []
@@ -50,13 +90,13 @@ class LifetimeTrackers:
             if (found := tracker.batch(calls)) is not None:
                 yield found
             calls = ()
-        yield from take_repeats()
+        yield from reports.take_repeats()
 
     def _compile(self) -> None:
         now = self.tracker
         if not self._may_compile or now is None or isinstance(now, CompiledTracker) or now.storages():
             return
         with suppress(RuntimeError):
-            made = CompiledTracker(lifetimes_core.load(), running_call, time.perf_counter_ns, self._every)
+            made = CompiledTracker(load(), running_call, time.perf_counter_ns, self._every)
             made.is_on = now.is_on
             self._trackers.append(made)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.tracer.log.ring_blocks import is_blocking
+from stepscope.tracer.log.launch_ring import is_blocking
 from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.stats import NOT_READ, Part, Reader, StatsBlock
 from stepscope.tracer.runtime.stats.parts import parts

@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import stepscope
 from stepscope.tracer.runtime.lifetimes import call_layouts
-from stepscope.tracer.runtime.lifetimes import core as lifetimes_core
+from stepscope.tracer.runtime.lifetimes import trackers as lifetimes_core
 from stepscope.tracer.runtime.lifetimes.holders import find_holders
 from stepscope.tracer.schema.gaps import Failure
 from stepscope.tracer.schema.memory import LifetimeLayout, LifetimeMismatch, Lifetimes

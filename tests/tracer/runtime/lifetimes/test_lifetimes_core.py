@@ -14,10 +14,9 @@ import pytest
 import torch
 
 from stepscope.tracer.runtime.calls import GraphCall
-from stepscope.tracer.runtime.lifetimes import core as lifetimes_core
-from stepscope.tracer.runtime.lifetimes.core import CompiledTracker
-from stepscope.tracer.runtime.lifetimes.life import close
-from stepscope.tracer.runtime.lifetimes.tracker import Tracker
+from stepscope.tracer.runtime.lifetimes import trackers as lifetimes_core
+from stepscope.tracer.runtime.lifetimes.tracker import Tracker, close
+from stepscope.tracer.runtime.lifetimes.trackers import CompiledTracker
 from stepscope.tracer.wrapper.parsed import PointStorages
 
 PLACES = (
