@@ -59,24 +59,9 @@ def trace(
     `TraceConfig`; strings are parsed as by `stepscope run` (``steps="3:5"``, ``max_bytes_per_tensor="4M"``,
     ``kernels="triton_*,extern_kernels.mm"``). Raises ConfigError for a value that is not allowed.
     """
+    config = make_config(**locals())
     from stepscope.tracer.recorder import Recorder
 
-    config = make_config(
-        directory,
-        level=level,
-        provenance=provenance,
-        kernels=kernels,
-        args=args,
-        steps=steps,
-        every=every,
-        max_bytes_per_tensor=max_bytes_per_tensor,
-        verify_before=verify_before,
-        save_quota_bytes=save_quota_bytes,
-        elements=elements,
-        check_recompute=check_recompute,
-        lifetimes=lifetimes,
-        lifetimes_every=lifetimes_every,
-    )
     return Recorder(config)
 
 

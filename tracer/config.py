@@ -159,22 +159,21 @@ def _parsed(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name in settings:
         if name not in VARIABLES or name == "directory":
             raise ConfigError(name, f"is not a setting; the settings are: {', '.join(VARIABLES)}")
-    return {name: _PARSERS.get(name, _as_it_is)(name, value) for name, value in settings.items()}
+    return {name: _parsed_one(name, value) for name, value in settings.items()}
 
 
-def _as_it_is(name: str, value: Any) -> Any:
-    return value
-
-
-def _globs(name: str, value: Any) -> Any:
+def _parsed_one(name: str, value: Any) -> Any:
     if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return tuple(value) if isinstance(value, Iterable) else value
+        return _PARSERS[name](name, value) if name in _PARSERS else value
+    is_several = isinstance(value, Iterable) if name in ("kernels", "args") else isinstance(value, list)
+    return tuple(value) if is_several else value
 
 
-def _steps(name: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return tuple(value) if isinstance(value, list) else value
+def _globs(name: str, value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _steps(name: str, value: str) -> tuple[int, int | None]:
     found = _STEPS.fullmatch(value.strip())
     if found is None or not (found[1] or found[2]):
         raise ConfigError(
@@ -186,9 +185,7 @@ def _steps(name: str, value: Any) -> Any:
     return first, int(found[3]) if found[3] else None
 
 
-def _bytes(name: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
+def _bytes(name: str, value: str) -> Any:
     found = _BYTES.fullmatch(value.strip())
     unit = _UNITS[(found[3] or "").lower()] if found else 1
     digits = (found[2] or "") if found else ""
@@ -197,24 +194,20 @@ def _bytes(name: str, value: Any) -> Any:
     return int(found[1]) * unit + int(digits or 0) * unit // 10 ** len(digits)
 
 
-def _number(name: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
+def _number(name: str, value: str) -> int:
     if not re.fullmatch(r"[-+]?[0-9]{1,19}", value.strip()):
         raise ConfigError(name, f"is {value!r}; it must be an integer")
     return int(value)
 
 
-def _flag(name: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
+def _flag(name: str, value: str) -> bool:
     known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     if value.strip().lower() not in known:
         raise ConfigError(name, f"is {value!r}; it must be 1 or 0")
     return known[value.strip().lower()]
 
 
-_PARSERS: dict[str, Callable[[str, Any], Any]] = {
+_PARSERS: dict[str, Callable[[str, str], Any]] = {
     "kernels": _globs,
     "args": _globs,
     "steps": _steps,

@@ -26,16 +26,15 @@ from stepscope.tracer.log.run_log import RunLog, reason_of
 from stepscope.tracer.runtime import active, ticks
 from stepscope.tracer.runtime.calls import GraphCall, recorded_calls_of_this_thread
 from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls, forget_parent_devices
-from stepscope.tracer.runtime.device.failed import failure_in, never_free
 from stepscope.tracer.runtime.device.marks import DeviceMarks
 from stepscope.tracer.runtime.leaving import LONGEST_WAIT_S, Leaving, Reason
 from stepscope.tracer.runtime.lifetimes import lifecycle_checks
 from stepscope.tracer.runtime.lifetimes.growth import growth_of
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
 from stepscope.tracer.runtime.outbox import Outbox
-from stepscope.tracer.runtime.problems import Problems
+from stepscope.tracer.runtime.problems import Problems, failure_in, never_free
 from stepscope.tracer.runtime.process import environment_number, run_record, uncaught_exception
-from stepscope.tracer.runtime.values.save import Saving, TensorSaver, tensors_folder
+from stepscope.tracer.runtime.values.save import TensorSaver, tensors_folder
 from stepscope.tracer.runtime.whole_calls import WholeCalls
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.graphs import Graph
@@ -79,13 +78,13 @@ class Recorder(ContextDecorator):
         self.running: dict[int, GraphCall] = {}
         self._running = self._has_ended = False
         self.cuda_graphs = CudaGraphCalls(self)
-        self._saving = Saving(lambda: tensors_folder(self._log.target), self.config.save_quota_bytes)
+        self.saver = TensorSaver(tensors_folder(self._log.writer.target), self.config.save_quota_bytes)
         self._device_error: str | None = None
 
     @property
     def path(self) -> Path | None:
         """Path of the log; None until a record is written."""
-        return self._log.path
+        return self._log.writer.path
 
     @property
     def is_on(self) -> bool:
@@ -147,7 +146,7 @@ class Recorder(ContextDecorator):
         with self._configuring:
             self.config = config
             try:
-                self._saving.set_quota(config.save_quota_bytes)
+                self.saver.quota_bytes = config.save_quota_bytes
                 self._outbox.lifetimes.configure(config)
                 if self._hook is not None:
                     self._hook.configure(config)
@@ -175,7 +174,7 @@ class Recorder(ContextDecorator):
     def write(self, record: Record) -> None:
         self._log.write(record)
 
-    recompute_mismatch = layout = written = same_tensors = compile_error = write
+    recompute_mismatch = layout = same_tensors = compile_error = write
 
     def saved(self, record: SavedTensor) -> None:
         with self._lock:
@@ -195,11 +194,8 @@ class Recorder(ContextDecorator):
     def asserts_lifetimes(self) -> bool:
         return self.config.lifetimes == "assert"
 
-    def saver(self) -> TensorSaver:
-        return self._saving.saver()
-
     def not_saved(self, why: str) -> None:
-        if self._saving.is_new(why):
+        if self.saver.is_new(why):
             self.skipped(Skipped("saved tensors", why))
 
     def enter(self, frame: object, phase: str | None) -> int:
@@ -260,7 +256,7 @@ class Recorder(ContextDecorator):
             return
         if (warning := private_names.untested_version(torch.__version__)) is not None:
             self._problems.say(warning)
-        self._tap.attach()
+        structured_log.add_handler(self._tap)
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -292,7 +288,7 @@ class Recorder(ContextDecorator):
         self._running, self._has_ended = False, True
         atexit.unregister(self._stop)
         self._leaving.detach()
-        self._tap.detach()
+        structured_log.remove_handler(self._tap)
         lifecycle_checks.detach()
         if self._optimizer_hook is not None:
             self._optimizer_hook.remove()
@@ -351,7 +347,13 @@ class Recorder(ContextDecorator):
         self._log.after_fork()
         self.ring.abandon()
         self.ring, self.marks = self._new_ring()
-        self._outbox.after_fork(self.config, self.ring, may_compile=self._hook is not None)
+        self._outbox = Outbox(
+            self,
+            self.config,
+            self.ring,
+            may_compile=self._hook is not None,
+            per_launch_ns=self._outbox.overhead.per_launch_ns,
+        )
         self.timer = self._outbox.timer
         self.marks.forget()
         self._steps = StepTracker(self._outbox.pending.add_mark, time.perf_counter_ns)
@@ -360,7 +362,7 @@ class Recorder(ContextDecorator):
         if self._hook is not None:
             self._hook.after_fork()
             self._guarded("ring", self.ring.guard_by, ticks)
-        self._saving.after_fork()
+        self.saver.after_fork(tensors_folder(self._log.writer.target))
         self._problems.forget()
 
     def _on_structured(self, data: bytes, metadata: dict[str, Any], payload: str | None) -> None:
@@ -379,7 +381,7 @@ class Recorder(ContextDecorator):
             self.failed("optimizer", error)
 
     def _write_overhead(self) -> None:
-        self.write(self._outbox.overhead.to_record(self._log.bytes_written, self._problems.count))
+        self.write(self._outbox.overhead.to_record(self._log.writer.bytes_written, self._problems.count))
 
     def _on_log_failed(self, error: OSError) -> None:
         self.ring.log_failed(error.errno or errno.EIO)

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from stepscope.tracer.runtime.stats.cuda import CudaReader, arena_of
+from stepscope.tracer.runtime.stats.arena import arena_of
+from stepscope.tracer.runtime.stats.cuda import CudaReader
 
 TURNS, CALLS = 15, 8
 

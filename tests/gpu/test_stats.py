@@ -190,7 +190,8 @@ def test_sample_of_a_large_tensor() -> None:
 
 
 def test_the_arena_wraps_around() -> None:
-    from stepscope.tracer.runtime.stats.cuda import CudaReader, arena_of
+    from stepscope.tracer.runtime.stats.arena import arena_of
+    from stepscope.tracer.runtime.stats.cuda import CudaReader
 
     tensors = [torch.full((50,), float(i), device="cuda") for i in range(40)]
     reader = CudaReader(tensors)
@@ -217,7 +218,8 @@ def test_any_number_of_tensors_in_one_reading(n: int) -> None:
 
 
 def test_streams() -> None:
-    from stepscope.tracer.runtime.stats.cuda import CudaReader, arena_of
+    from stepscope.tracer.runtime.stats.arena import arena_of
+    from stepscope.tracer.runtime.stats.cuda import CudaReader
 
     streams = [torch.cuda.Stream() for _ in range(3)]  # type: ignore[no-untyped-call]
     x = [torch.zeros(100_000, device="cuda") for _ in streams]
@@ -239,7 +241,7 @@ def test_streams() -> None:
 
 @pytest.fixture
 def replays() -> Iterator[tuple[Replays, list[Any]]]:
-    from stepscope.tracer.runtime.stats.cuda import watch_captures
+    from stepscope.tracer.runtime.stats.arena import watch_captures
 
     seen: list[Any] = []
     watcher = Replays(lambda graph, begins: seen.append((graph, begins)))
@@ -251,7 +253,8 @@ def replays() -> Iterator[tuple[Replays, list[Any]]]:
 
 
 def test_cuda_graph(replays: tuple[Replays, list[Any]]) -> None:
-    from stepscope.tracer.runtime.stats.cuda import CudaReader, arena_of
+    from stepscope.tracer.runtime.stats.arena import arena_of
+    from stepscope.tracer.runtime.stats.cuda import CudaReader
 
     x = torch.zeros(20_000, device="cuda")
     y = torch.zeros_like(x).half()
@@ -324,7 +327,8 @@ def test_compiled_code_with_cuda_graphs(replays: tuple[Replays, list[Any]]) -> N
 
 
 def test_rows_of_a_graph_that_is_gone_are_used_again(replays: tuple[Replays, list[Any]]) -> None:
-    from stepscope.tracer.runtime.stats.cuda import CudaReader, arena_of
+    from stepscope.tracer.runtime.stats.arena import arena_of
+    from stepscope.tracer.runtime.stats.cuda import CudaReader
 
     x = [torch.ones(10, device="cuda") * i for i in range(16)]
     reader = CudaReader(x)
@@ -354,7 +358,8 @@ def test_the_arena_keeps_out_of_other_pools(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_memory() -> None:
-    from stepscope.tracer.runtime.stats.cuda import CudaReader, arena_of
+    from stepscope.tracer.runtime.stats.arena import arena_of
+    from stepscope.tracer.runtime.stats.cuda import CudaReader
 
     assert arena_of(0)._memory.nbytes <= 1 << 20
     x = torch.randn(1 << 22, device="cuda")
@@ -371,7 +376,8 @@ def test_memory() -> None:
 
 
 def test_nothing_waits() -> None:
-    from stepscope.tracer.runtime.stats.cuda import CudaReader, arena_of
+    from stepscope.tracer.runtime.stats.arena import arena_of
+    from stepscope.tracer.runtime.stats.cuda import CudaReader
 
     x = torch.randn(1000, device="cuda")
     reader = CudaReader([x])

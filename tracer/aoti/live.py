@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from stepscope.tracer.aoti.capture import Capture
 from stepscope.tracer.aoti.printed_log import PrintedLog, run_record
-from stepscope.tracer.aoti.printer_failure import number_for_a_tensor
 from stepscope.tracer.aoti.printing_code import PrintingCodes
 from stepscope.tracer.aoti.program_output import ProgramOutput
 from stepscope.tracer.aoti.saved_files import SavedFiles
@@ -34,6 +34,9 @@ _PRINTER = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"
 _FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
 _WILD = set("*?[")
 _DEATHS_OF_SHELLS = 128
+_FAILED = b"C++ compile error"
+_CALL = re.compile(rb"aoti_torch_(?:print|save)_tensor_handle\(([\w.]{1,80})")
+_ERROR = re.compile(rb"error: .{0,300}AtenTensorHandle()")
 MOST_BYTES = 64 << 20
 """Maximum number of printed bytes that are not read yet."""
 
@@ -53,6 +56,40 @@ def about_printed(launches: int | None, logs: Sequence[Path], *, failed: bool) -
     if launches and not failed:
         return None
     return number_for_a_tensor(logs) or (None if launches else NOTHING_PRINTED)
+
+
+def number_for_a_tensor(logs: Iterable[Path]) -> str | None:
+    """Return why the printer made a compile fail, and what to do, or None if none failed.
+
+    The printer treats every input and argument as a tensor, so that code in which one is a number does not compile.
+    """
+    for log in logs:
+        try:
+            found = _failure(log)
+        except OSError:
+            continue
+        if found is not None:
+            what = f"{found[1].decode()}, which is a number," if found[1] else "an input that is a number"
+            return (
+                f"PyTorch's debug printer did not compile: it takes {what} for a tensor. --aoti launches, which prints"
+                " names only, does without it; so does a model whose numbers are constants or tensors."
+            )
+    return None
+
+
+def _failure(log: Path) -> re.Match[bytes] | None:
+    """Find the error of the printer within one record of a compile error; lines of its payload begin with a tab."""
+    found: re.Match[bytes] | None = None
+    is_within = False
+    with log.open("rb") as file:
+        for line in file:
+            is_within = _FAILED in line or (is_within and line.startswith(b"\t"))
+            told = (_CALL.search(line) or _ERROR.search(line)) if is_within else None
+            if told is not None and (found is None or told[1]):
+                found = told
+            if found is not None and (found[1] or not is_within):
+                return found
+    return found
 
 
 def about_kernels(level: str, kernels: Sequence[str]) -> str | None:

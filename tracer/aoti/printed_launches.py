@@ -6,7 +6,7 @@ has one launch at a time; with one thread there is one lane.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stepscope.tracer.aoti.printer_output import Printed, PrintedFile, PrintedScalar, PrintedTensor
@@ -207,11 +207,3 @@ def period(items: Sequence[object]) -> int:
         border[position] = length
     shortest = len(items) - border[-1] if items else 0
     return shortest if 2 * shortest <= len(items) else len(items)
-
-
-def runs(events: Iterable[Printed]) -> Iterator[ModelRun]:
-    """Yield all runs of a complete text."""
-    reader = LaunchReader()
-    for event in events:
-        yield from reader.take(event)
-    yield from reader.end()

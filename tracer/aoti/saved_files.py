@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import pickletools
 import re
@@ -74,11 +75,8 @@ class SavedFiles:
         self._count += 1
         self._left_bytes -= before.st_size
         dtype, size, item_bytes = describe(copy)
-        count = 1
-        for extent in size:
-            count *= extent
         digest = hashlib.sha256(copy.read_bytes()).hexdigest()
-        return Kept(None, f"{self._folder.name}/{copy.name}", dtype, size, count * item_bytes, digest)
+        return Kept(None, f"{self._folder.name}/{copy.name}", dtype, size, math.prod(size) * item_bytes, digest)
 
 
 def describe(path: Path) -> tuple[str, list[int], int]:

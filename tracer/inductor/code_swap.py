@@ -116,23 +116,15 @@ def swap(
 
     The syntax tree of `source` is modified. The hooks get `plan` when a call begins, and the index into `points` at
     each reading. Raises SwapError, with nothing changed, if a function of the source does not match the module's.
+
+    If the functions have hooks already, these are replaced, running calls finish with the hooks that they began with,
+    and the first `Swap` restores the original code.
     """
     pairs = _pairs(module, source, path, hooks, points, plan)
     result = Swap([(weakref.ref(function), function.__code__) for function, _ in pairs])
     for function, replacement in pairs:
         function.__code__ = replacement
     return result
-
-
-def swap_again(
-    module: ModuleType | type, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint], plan: int
-) -> None:
-    """Replace the hooks of functions that `swap` has instrumented; its `Swap` still restores the original code.
-
-    Running calls finish with the hooks they began with. Raises SwapError, with nothing changed.
-    """
-    for function, replacement in _pairs(module, source, path, hooks, points, plan):
-        function.__code__ = replacement
 
 
 def _pairs(

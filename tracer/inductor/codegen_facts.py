@@ -13,7 +13,7 @@ import secrets
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
@@ -24,10 +24,9 @@ import orjson
 
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.inductor.scheduler.recompute_check import Mismatches
-from stepscope.tracer.inductor.scheduler.scheduler_memory import from_payload, scheduler_memory, to_payload
+from stepscope.tracer.inductor.scheduler.scheduler_memory import from_payload, scheduler_memory
 from stepscope.tracer.inductor.sources.dynamo_graphs import CompiledLines, DynamoGraphs
-from stepscope.tracer.inductor.sources.module_paths import module_paths
-from stepscope.tracer.inductor.sources.source_nodes import source_nodes
+from stepscope.tracer.inductor.sources.fx_nodes import module_paths, source_nodes
 from stepscope.tracer.schema.graphs import LaunchSite
 from stepscope.tracer.schema.memory import SchedulerMemory
 
@@ -146,7 +145,8 @@ class CodegenTap:
 
         handle = f"{kernel}:{result}" if result is not None else None
         fx_nodes = debug._inductor_triton_kernel_to_post_grad_node_info.get(handle or "", [])
-        self._add(kernel, handle, list(_node_names(nodes)), list(fx_nodes), list(_origins(nodes)))
+        snodes, origins = _computed(nodes)
+        self._add(kernel, handle, snodes, list(fx_nodes), origins)
 
     def _writeline(self, result: Any, wrapper: Any, line: Any, *args: Any, **kwargs: Any) -> None:
         if type(line).__name__ in FALLBACK_LINES:
@@ -174,24 +174,13 @@ def _is_cpp_wrapper() -> bool:
     return bool(V.graph.cpp_wrapper)
 
 
-def _node_names(nodes: Any) -> Iterable[str]:
+def _computed(nodes: Any) -> tuple[list[str], list[Any]]:
+    """Return the names of scheduler nodes, and the FX nodes that they come from."""
     if hasattr(nodes, "get_operation_name"):
-        yield nodes.get_operation_name()
-        return
-    for node in nodes:
-        if hasattr(node, "get_nodes"):
-            yield from (part.get_name() for part in node.get_nodes())
-
-
-def _origins(nodes: Any) -> Iterable[Any]:
-    """Yield the FX nodes that the nodes named by `_node_names` come from."""
-    if hasattr(nodes, "get_operation_name"):
-        yield from getattr(nodes, "origins", ())
-        return
-    for node in nodes:
-        if hasattr(node, "get_nodes"):
-            for part in node.get_nodes():
-                yield from getattr(part.node, "origins", ())
+        return [nodes.get_operation_name()], list(getattr(nodes, "origins", ()))
+    parts = [part for node in nodes if hasattr(node, "get_nodes") for part in node.get_nodes()]
+    origins = [origin for part in parts for origin in getattr(part.node, "origins", ())]
+    return [part.get_name() for part in parts], origins
 
 
 def match(sites: list[LaunchSite], facts: list[LaunchFacts]) -> tuple[list[LaunchSite], dict[str, LaunchFacts]]:
@@ -240,7 +229,7 @@ def write_sidecar(key: str, facts: CodegenFacts) -> None:
     content = {
         "version": SIDECAR_VERSION,
         "launches": [asdict(fact) for fact in facts.launches],
-        "memory": [to_payload(memory) for memory in facts.memory],
+        "memory": [asdict(memory) for memory in facts.memory],
         "memory_problem": facts.memory_problem,
         "lines": asdict(facts.lines) if facts.lines else None,
     }

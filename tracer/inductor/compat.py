@@ -107,6 +107,19 @@ def tracked_allocation_imported() -> Iterator[None]:
             PythonWrapperCodegen.write_header = original  # type: ignore[method-assign]
 
 
+@contextmanager
+def without_modes() -> Iterator[None]:
+    """Hide operations on tensors from the program's dispatch modes, which could count, change or fake them.
+
+    Torch function modes, subclasses and autograd are disabled as well.
+    """
+    import torch
+    from torch.utils import _python_dispatch
+
+    with torch._C.DisableTorchFunction(), torch.no_grad(), _python_dispatch._disable_current_modes():
+        yield
+
+
 def inductor_is_loaded() -> bool:
     return loaded("torch._inductor.codecache", "PyCodeCache") is not None
 

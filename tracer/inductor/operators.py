@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from stepscope.tracer.wrapper.operator_schema import OperatorSchema
+from stepscope.tracer.wrapper.kernel_signatures import OperatorSchema
 
 MAY_BE_TENSOR = re.compile(r"Tensor|__torch__|\bAny\b|^t$")
 

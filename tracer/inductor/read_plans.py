@@ -20,7 +20,8 @@ from stepscope.tracer.wrapper.versions import follow
 class PlanSink(ValueSink, Protocol):
     """The part of the recorder that a plan of reads needs."""
 
-    def saver(self) -> TensorSaver: ...
+    saver: TensorSaver
+
     def skipped(self, record: Skipped) -> None: ...
 
 
@@ -35,25 +36,20 @@ def read_plan(wrapper: WrapperSource, config: TraceConfig, sink: PlanSink) -> tu
         again=config.verify_before or saves,
         deferred=wrapper.is_cuda and not saves and not writes_at_once(config),
     ).points
-    save = SaveTarget(sink.saver(), sink) if saves else None
+    save = SaveTarget(sink.saver, sink) if saves else None
     planned = [
         PlanPoint([_planned(wrapper, read) for read in point.reads], config.max_bytes_per_tensor, save, config.elements)
         for point in points
     ]
     if wrapper.is_cuda and compat.uses_cuda_graphs():
-        _preload()
+        import torch
+
+        from stepscope.tracer.runtime.stats import cuda
+
+        cuda.preload(torch.cuda.current_device())  # kernels cannot be loaded while a CUDA graph is being captured
     elif not wrapper.is_cuda and (why := why_not_compiled()) is not None:
         sink.skipped(Skipped("quick statistics", f"{why}; torch's operations are used"))
     return points, ReadPlan(planned, config, sink)
-
-
-def _preload() -> None:
-    """Load the kernels that read tensors; they cannot be loaded while a CUDA graph is being captured."""
-    import torch
-
-    from stepscope.tracer.runtime.stats import cuda
-
-    cuda.preload(torch.cuda.current_device())
 
 
 def _planned(wrapper: WrapperSource, read: Read) -> PlannedRead:

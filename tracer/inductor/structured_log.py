@@ -44,12 +44,6 @@ class StructuredLogTap(logging.Handler):
         )
         self._on_record(encode(prefix, metadata, payload), metadata, payload)
 
-    def attach(self) -> None:
-        add_handler(self)
-
-    def detach(self) -> None:
-        remove_handler(self)
-
 
 def _is_about_its_log(metadata: dict[str, Any]) -> bool:
     """Return whether the record is the one that torch's TORCH_TRACE handler writes when it begins a file.

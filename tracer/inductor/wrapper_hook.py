@@ -159,7 +159,7 @@ class WrapperHook:
                     raise OSError(f"{entry.path} is not the file that was loaded")
                 wrapper = analyse(text.decode(), operator_schema)
                 points = self._plan(wrapper, entry.hooks)
-                code_swap.swap_again(module, wrapper, entry.path, entry.hooks, points, len(entry.hooks.plans) - 1)
+                code_swap.swap(module, wrapper, entry.path, entry.hooks, points, len(entry.hooks.plans) - 1)
             except Exception as error:
                 self._sink.failed("configure", error)
 

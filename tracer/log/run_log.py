@@ -32,7 +32,7 @@ class RunLog:
         """Create the log; `opening(forked)` returns the run record and torch's interned strings."""
         self._opening, self._stopped = opening, stopped
         self._folder = _absolute(directory)
-        self._writer = LogWriter(self._folder, rank)
+        self.writer = LogWriter(self._folder, rank)
         self._lock = threading.RLock()
         self._compile_ids = CompileEnvelopes()
         self._forked = False
@@ -40,20 +40,6 @@ class RunLog:
         self._has_stopped = False
         self._graphs: list[tuple[Graph, str | None]] = []
         self._about_graphs: list[Record] = []
-
-    @property
-    def path(self) -> Path | None:
-        """Path of the log; None until a record is written."""
-        return self._writer.path
-
-    @property
-    def target(self) -> Path:
-        """Path that the log has, or will have."""
-        return self._writer.target
-
-    @property
-    def bytes_written(self) -> int:
-        return self._writer.bytes_written
 
     def begin(self) -> Path | None:
         """Write the run record, torch's interned strings, and the inherited graphs, unless they are written.
@@ -64,15 +50,15 @@ class RunLog:
             if not self.has_begun:
                 self.has_begun = True
                 run, strings = self._opening(self._forked)
-                self._writer.write(run)
+                self.writer.write(run)
                 for data in strings:
-                    self._writer.write_bytes(data)
+                    self.writer.write_bytes(data)
                 for record, source in self._graphs:
                     self._write_graph(record, source)
                 for about in self._about_graphs:
                     self._write(about)
                 self._check()
-        return self.path if self._writer.failure is None else None
+        return self.writer.path if self.writer.failure is None else None
 
     def write(self, record: Record) -> None:
         self.begin()
@@ -83,7 +69,7 @@ class RunLog:
         """Append one of torch's own records, encoded."""
         self.begin()
         self._compile_ids.note(metadata)
-        self._writer.write_bytes(data)
+        self.writer.write_bytes(data)
         self._check()
 
     def graph(self, record: Graph, source: str | None) -> None:
@@ -117,34 +103,33 @@ class RunLog:
         self._about_graphs.append(record)
 
     def check_file(self) -> None:
-        self._writer.check_file()
+        self.writer.check_file()
         self._check()
 
     def after_fork(self) -> None:
-        self._writer.abandon()
-        self._writer = LogWriter(self._folder, self._writer.rank)
+        self.writer.abandon()
+        self.writer = LogWriter(self._folder, self.writer.rank)
         self._lock = threading.RLock()
         self.has_begun = self._has_stopped = False
         self._forked = True
 
     def close(self) -> bool:
         """Close the log; return whether everything was written."""
-        self._writer.close()
-        return self._writer.failure is None
+        self.writer.close()
+        return self.writer.failure is None
 
     def _write(self, record: Record) -> None:
-        self._writer.write(record, self._compile_ids.of(record))
+        self.writer.write(record, self._compile_ids.of(record))
 
     def _write_graph(self, record: Graph, source: str | None) -> None:
         self._write(record)
         if source is not None:
-            name = f"{OUTPUT_CODE}{record.graph}"
-            self._writer.write_artifact(name, "string", source.encode(), self._compile_ids.of(record))
+            self.writer.write_text(f"{OUTPUT_CODE}{record.graph}", source, self._compile_ids.of(record))
 
     def _check(self) -> None:
-        if self._writer.failure is not None and not self._has_stopped:
+        if self.writer.failure is not None and not self._has_stopped:
             self._has_stopped = True
-            self._stopped(self._writer.failure)
+            self._stopped(self.writer.failure)
 
 
 def _absolute(folder: Path) -> Path:

@@ -79,18 +79,15 @@ class LogWriter:
 
     def write(self, record: Record, envelope: Mapping[str, Any] | None = None) -> None:
         """Write one of stepscope's records as an artifact; `envelope` may contain the ids of a compile."""
-        try:
-            payload = orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
-        except TypeError:  # a path or an argument that is not UTF-8, an integer of more than 64 bits
-            text = json.dumps(to_payload(record), ensure_ascii=False, default=lambda array: array.tolist())
-            payload = text.encode("utf-8", "replace")
-        self.write_artifact(artifact_name(record), "json", payload, envelope)
+        self.write_bytes(encoded(record, self._pid, envelope))
 
-    def write_artifact(
-        self, name: str, encoding: str, payload: bytes, envelope: Mapping[str, Any] | None = None
-    ) -> None:
-        prefix = log_format.encode_prefix(datetime.now(), self._about or os.getpid(), "tracer/records.py", 1)
-        self.write_bytes(log_format.encode_artifact(prefix, name, encoding, payload, envelope or {}))
+    def write_text(self, name: str, text: str, envelope: Mapping[str, Any]) -> None:
+        """Write `text` as an artifact `name`."""
+        self.write_bytes(_artifact(self._pid, name, "string", text.encode(), envelope))
+
+    @property
+    def _pid(self) -> int:
+        return self._about or os.getpid()
 
     def write_bytes(self, data: bytes) -> None:
         """Append one encoded record."""
@@ -149,6 +146,21 @@ class LogWriter:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.path = self.target
         return OwnFile(self.path, os.O_WRONLY | os.O_APPEND)
+
+
+def encoded(record: Record, pid: int, envelope: Mapping[str, Any] | None = None) -> bytes:
+    """Return one of stepscope's records, as an artifact of the process `pid`."""
+    try:
+        payload = orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError:  # a path or an argument that is not UTF-8, an integer of more than 64 bits
+        text = json.dumps(to_payload(record), ensure_ascii=False, default=lambda array: array.tolist())
+        payload = text.encode("utf-8", "replace")
+    return _artifact(pid, artifact_name(record), "json", payload, envelope or {})
+
+
+def _artifact(pid: int, name: str, encoding: str, payload: bytes, envelope: Mapping[str, Any]) -> bytes:
+    prefix = log_format.encode_prefix(datetime.now(), pid, "tracer/records.py", 1)
+    return log_format.encode_artifact(prefix, name, encoding, payload, envelope)
 
 
 def _append_whole(descriptor: int, data: memoryview) -> BaseException | None:

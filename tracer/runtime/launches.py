@@ -13,13 +13,12 @@ from math import isfinite
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from stepscope.tracer.log.launch_ring import FunctionShape, LaunchRing, SymbolValues
+from stepscope.tracer.log.launch_ring import FunctionShape, SymbolValues
 from stepscope.tracer.runtime.argument_forms import TOO_MANY, ArgumentForms, described, signature_of
 from stepscope.tracer.runtime.calls import GraphCall, this_thread
-from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls
-from stepscope.tracer.runtime.device.marks import DeviceMarks
+from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls, ReplaySink
 from stepscope.tracer.runtime.device.times import EventTimer
-from stepscope.tracer.runtime.lifetimes.call_layouts import CallLayouts
+from stepscope.tracer.runtime.lifetimes.call_layouts import AssertSink, CallLayouts
 from stepscope.tracer.runtime.lifetimes.tracker import SPARSE, Tracker, close
 from stepscope.tracer.runtime.ticks import Tick, TickType
 from stepscope.tracer.runtime.values.reading import ReadPlan
@@ -39,34 +38,22 @@ ASKING_CALL = 2
 _INT64 = range(-(2**63), 2**63)
 
 
-class CallSink(Protocol):
+class CallSink(ReplaySink, AssertSink, Protocol):
     """The part of the recorder that the hooks need."""
 
     timer: EventTimer
-    ring: LaunchRing
-    marks: DeviceMarks
     cuda_graphs: CudaGraphCalls
-    running: dict[int, GraphCall]
-    """Calls that are recorded and not yet passed on, by number."""
 
     @property
     def lifetimes(self) -> Tracker | None:
         """Tracker that follows the storages of calls that begin now; None if none does."""
 
     @property
-    def is_on(self) -> bool:
-        """Whether calls that begin now are recorded."""
-
-    @property
     def asserts_lifetimes(self) -> bool: ...
-    def describe_launch(self, graph: int, site: int) -> str: ...
-    def finish(self, call: GraphCall) -> None: ...
     def tensors(self, record: Tensors) -> None: ...
     def same_tensors(self, record: SameTensors) -> None: ...
     def layout(self, record: LifetimeLayout | LifetimeMismatch) -> None: ...
-    def skipped(self, record: Skipped) -> None: ...
     def enter(self, frame: object, phase: str | None) -> int: ...
-    def failed(self, where: str, error: BaseException) -> None: ...
 
 
 class GraphHooks:

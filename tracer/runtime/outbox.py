@@ -41,29 +41,28 @@ class OutboxSink(Protocol):
 class Outbox:
     """Gathers data of calls, and writes it in batches. Callers must have acquired a lock."""
 
-    def __init__(self, sink: OutboxSink, config: TraceConfig, ring: LaunchRing) -> None:
+    def __init__(
+        self,
+        sink: OutboxSink,
+        config: TraceConfig,
+        ring: LaunchRing,
+        *,
+        may_compile: bool = False,
+        per_launch_ns: float = 0.0,
+    ) -> None:
+        """Create the outbox; a forked child already knows whether it may compile, and what a launch costs."""
         self._sink, self._ring = sink, ring
-        self.pending: PendingRows = PendingRows(ring)
+        self.pending = PendingRows(ring)
         self.timer = EventTimer()
-        self.lifetimes = LifetimeTrackers(config)
+        self.lifetimes = LifetimeTrackers(config, may_compile)
         self.values = PendingValues()
-        self.overhead = OverheadMeter()
+        self.overhead = OverheadMeter(per_launch_ns)
         self._is_flushing = False
         self._flushed_ns = time.perf_counter_ns()
 
     def start(self) -> None:
         self._flushed_ns = time.perf_counter_ns()
         self.overhead.start()
-
-    def after_fork(self, config: TraceConfig, ring: LaunchRing, may_compile: bool) -> None:
-        """Start again in a forked child; the parent writes what was gathered."""
-        self._ring, self.pending = ring, PendingRows(ring)
-        self.timer = EventTimer()
-        self.lifetimes = LifetimeTrackers(config, may_compile)
-        self.values.again()
-        self.overhead.forget()
-        self._is_flushing = False
-        self._flushed_ns = time.perf_counter_ns()
 
     def add_call(self, call: GraphCall) -> bool:
         """Add a call that has ended; return whether it is time to flush."""
@@ -178,22 +177,17 @@ class PendingRows:
 class OverheadMeter:
     """Adds up the time that one recording costs the program."""
 
-    def __init__(self) -> None:
+    def __init__(self, per_launch_ns: float) -> None:
+        """Begin the time of a recording in which a launch costs `per_launch_ns`, or what `start` measures."""
         self.hook_ns = self.launches = 0
-        self._per_launch_ns = 0.0
+        self.per_launch_ns = per_launch_ns
         self._stats_ns: int | None = None
         self._started_ns = time.perf_counter_ns()
 
     def start(self) -> None:
         """Begin the time of the recording, and measure the cost of one launch."""
         self._started_ns = time.perf_counter_ns()
-        self._per_launch_ns = cost_of_a_launch()
-
-    def forget(self) -> None:
-        """Start again in a forked child, with the parent's cost of one launch."""
-        self.hook_ns = self.launches = 0
-        self._stats_ns = None
-        self._started_ns = time.perf_counter_ns()
+        self.per_launch_ns = cost_of_a_launch()
 
     def add_call(self, call: GraphCall) -> None:
         """Add the cost of a call that has ended, including the time since its end."""
@@ -202,7 +196,7 @@ class OverheadMeter:
         self.hook_ns += call.cost_ns + call.stats_ns + time.perf_counter_ns() - call.end_ns
 
     def to_record(self, log_bytes: int, failures: int) -> Overhead:
-        hook_ns = int(self.hook_ns + self.launches * self._per_launch_ns)
+        hook_ns = int(self.hook_ns + self.launches * self.per_launch_ns)
         wall_ns = time.perf_counter_ns() - self._started_ns
         return Overhead(hook_ns, wall_ns, log_bytes, self.launches, failures, self._stats_ns)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 
 from stepscope.tracer.log.writer import is_from_handler
-from stepscope.tracer.runtime.device.failed import failure_in
+from stepscope.tracer.runtime.device.cuda_graphs import loaded_arenas
 from stepscope.tracer.schema.constants import CACHED_ESTIMATE, DEVICE_FAILED
 from stepscope.tracer.schema.gaps import Failure, Skipped
+
+_SAID_BY_TORCH = re.compile(r"CUDA (?:driver )?error: (.*)")
 
 
 class Problems:
@@ -61,3 +65,19 @@ class Problems:
             self._reported.add(text)
             with suppress(OSError, ValueError, AttributeError):  # standard error may be closed or gone
                 print(f"stepscope: {text}", file=sys.stderr)  # noqa: T201
+
+
+def failure_in(error: BaseException) -> str | None:
+    """Return the CUDA error in the text of `error`, or None if it has none."""
+    found = _SAID_BY_TORCH.match(str(error))
+    return found[1] if found else None
+
+
+def never_free(recorder: object) -> None:
+    """Keep the device memory of `recorder` until the process ends.
+
+    On a failed device each freed event prints a warning, and a tensor that is freed without a cache throws in a
+    destructor (c10's ``uncached_delete``), which would end the process before it can report its error.
+    """
+    for kept in (recorder, *loaded_arenas()):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))

@@ -1,4 +1,4 @@
-"""Finds the arguments that a generated kernel reads and writes, from its definition in the wrapper.
+"""Finds the arguments that a kernel reads and writes, from its definition in the wrapper or the schema of its operator.
 
 For C++ kernels these are the type list of `async_compile.cpp_pybinding` and the parameter names of the C++ function
 (torch/_inductor/codegen/cpp.py); for Triton kernels the parameter names of the `@triton.jit` function, its
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from stepscope.tracer.schema.graphs import LaunchKind, Role
 
@@ -41,6 +42,21 @@ class KernelDefinition:
     """Parameters in call order; None if the definition cannot be read."""
     constants: tuple[tuple[str, str], ...] = ()
     """Name and value of parameters that the definition sets, as of a user's Triton kernel."""
+
+
+class OperatorSchema(NamedTuple):
+    """The parameters of an operator, and whether its results are views."""
+
+    parameters: tuple[tuple[str, bool], ...]
+    """Name of each parameter in order, and whether the operator writes to it."""
+    view_of: str | None = None
+    """Parameter whose memory all results share, or None if the results have their own memory."""
+    scalars: tuple[str | None, ...] = ()
+    """Type of each parameter that is not a tensor (``SymInt``, ``float``), and None for the others."""
+
+
+SchemaLookup = Callable[[str], "OperatorSchema | None"]
+"""Function that returns the schema of an operator given its dotted name, or None if the operator is unknown."""
 
 
 def read_definition(name: str, call: ast.Call, factory: str) -> KernelDefinition | None:

@@ -31,10 +31,9 @@ from stepscope.tracer.wrapper.expressions import (
     receiver_of,
     root_of,
 )
-from stepscope.tracer.wrapper.kernel_signatures import KernelDefinition, Parameter, read_definition
-from stepscope.tracer.wrapper.operator_schema import SchemaLookup
+from stepscope.tracer.wrapper.kernel_signatures import KernelDefinition, Parameter, SchemaLookup, read_definition
 from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, assigned_calls, wrapper_functions
-from stepscope.tracer.wrapper.symbols import FunctionSymbols, ScalarArgument, grouped
+from stepscope.tracer.wrapper.symbols import FunctionSymbols, ScalarArgument
 
 ALLOCATION = re.compile(r"(tracked_)?empty_strided(_\w+)?|torch\.empty(_strided)?|torch\.zeros")
 OPERATOR_ROOTS = ("torch.ops.", "aten.", "inductor_ops.", "_quantized.", "prims.", "quantized.")
@@ -80,7 +79,7 @@ def _add_symbols(result: WrapperSource, function: ast.FunctionDef, launches: lis
     for launch in launches:
         launch.site = symbols.with_scalars(launch.site, launch.scalars)
     result.symbols += [name for name in symbols.names if name not in result.symbols]
-    result.bindings += grouped(symbols.bindings(), function)
+    result.bindings += symbols.bindings()
 
 
 def _kernel_definitions(tree: ast.Module) -> Iterator[tuple[str, KernelDefinition]]:

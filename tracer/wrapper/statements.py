@@ -8,7 +8,7 @@ from math import prod
 from typing import NamedTuple
 
 from stepscope.tracer.schema.graphs import Held
-from stepscope.tracer.wrapper.expressions import dotted
+from stepscope.tracer.wrapper.expressions import dotted, is_constant
 from stepscope.tracer.wrapper.parsed import LaunchStatement
 
 WHOLE = "whole"
@@ -40,7 +40,7 @@ def allocation(statement: ast.stmt) -> Allocation:
     held: Held = "written" if function.endswith("zeros") else "uninitialised"
     is_pool = function == "alloc_from_pool"
     size = call.args[3] if is_pool and len(call.args) > 3 else call.args[0]
-    is_fixed = not is_pool and not any(isinstance(node, ast.Name) for a in call.args[:2] for node in ast.walk(a))
+    is_fixed = not is_pool and all(map(is_constant, call.args[:2]))
     return Allocation(held, extent_of(size, []), is_fixed)
 
 
@@ -58,15 +58,14 @@ def checked_tensor(statement: ast.stmt) -> str | None:
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call) or dotted(call.func) != "assert_size_stride" or len(call.args) < 3:
         return None
-    is_constant = not any(isinstance(node, ast.Name) for part in call.args[1:3] for node in ast.walk(part))
-    return ast.unparse(call.args[0]) if is_constant else None
+    return ast.unparse(call.args[0]) if all(map(is_constant, call.args[1:3])) else None
 
 
 def extent_of(size: ast.expr, offset: list[ast.expr]) -> str:
     """Describe a part of a storage; equal extents have the same elements, in any order."""
     numbers = [member.value for member in getattr(size, "elts", []) if isinstance(member, ast.Constant)]
-    is_constant = isinstance(size, (ast.Tuple, ast.List)) and len(numbers) == len(size.elts)
-    elements = str(prod(int(n) for n in numbers if isinstance(n, int))) if is_constant else ast.unparse(size)
+    is_known = isinstance(size, (ast.Tuple, ast.List)) and len(numbers) == len(size.elts)
+    elements = str(prod(int(n) for n in numbers if isinstance(n, int))) if is_known else ast.unparse(size)
     start = ast.unparse(offset[0]) if offset else "0"
     return f"{elements} from {start}"
 

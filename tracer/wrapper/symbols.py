@@ -53,8 +53,8 @@ class _Bound(NamedTuple):
 
 class FunctionSymbols:
     def __init__(self, function: ast.FunctionDef) -> None:
+        self._function = function
         self._bound: defaultdict[str, list[_Bound]] = defaultdict(list)
-        self._order: list[ast.stmt] = []
         self._roots: dict[str, None] = {}
         self._meanings: dict[str, ast.expr] = {}
         self._read(function.body, is_repeated=False)
@@ -75,21 +75,29 @@ class FunctionSymbols:
         return replace(site, scalars=[*scalars, *site.scalars])
 
     def bindings(self) -> list[Binding]:
-        """Return the bindings in the order of the statements; a name may be bound by several of them."""
-        behind: defaultdict[ast.stmt, list[str]] = defaultdict(list)
+        """Return the bindings; consecutive statements have one, after the last of them. Several may bind a name."""
+        names: defaultdict[ast.stmt, list[str]] = defaultdict(list)
         for name in self._roots:
             for bound in self._bound[name]:
                 if bound.statement is not None:
-                    behind[bound.statement].append(name)
-        return [
-            Binding(statement, tuple(dict.fromkeys(behind[statement])))
-            for statement in self._order
-            if statement in behind
-        ]
+                    names[bound.statement].append(name)
+        found = []
+        for node in ast.walk(self._function):
+            for field in ("body", "orelse", "finalbody"):
+                found_block = getattr(node, field, None)
+                block: list[ast.stmt] = found_block if isinstance(found_block, list) else []
+                waiting: dict[str, None] = {}
+                for at, statement in enumerate(block):
+                    if statement not in names:
+                        continue
+                    waiting |= dict.fromkeys(names[statement])
+                    if at + 1 == len(block) or block[at + 1] not in names:
+                        found.append(Binding(statement, tuple(waiting)))
+                        waiting = {}
+        return found
 
     def _read(self, body: Sequence[ast.stmt], is_repeated: bool) -> None:
         for statement in body:
-            self._order.append(statement)
             for name, value in _bound_by(statement):
                 is_head = isinstance(statement, ast.For)
                 self._bound[name].append(_Bound(None if is_head else statement, value, is_repeated or is_head))
@@ -145,25 +153,6 @@ class _Replaced(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         return node
-
-
-def grouped(bindings: Sequence[Binding], tree: ast.AST) -> list[Binding]:
-    """Merge the bindings of consecutive statements into one after the last of them."""
-    names = {binding.statement: binding.names for binding in bindings}
-    found: list[Binding] = []
-    for node in ast.walk(tree):
-        for field in ("body", "orelse", "finalbody"):
-            found_block = getattr(node, field, None)
-            block: list[ast.stmt] = found_block if isinstance(found_block, list) else []
-            waiting: list[str] = []
-            for at, statement in enumerate(block):
-                if statement not in names:
-                    continue
-                waiting += [name for name in names[statement] if name not in waiting]
-                if at + 1 == len(block) or block[at + 1] not in names:
-                    found.append(Binding(statement, tuple(waiting)))
-                    waiting = []
-    return found
 
 
 def _bound_by(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None]]:

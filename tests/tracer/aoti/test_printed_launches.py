@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from stepscope.tracer.aoti import printed_launches
 from stepscope.tracer.aoti.printed_graphs import continues, graph, key
-from stepscope.tracer.aoti.printed_launches import LaunchPrints, LaunchReader, ModelRun, period, runs
+from stepscope.tracer.aoti.printed_launches import LaunchPrints, LaunchReader, ModelRun, period
 from stepscope.tracer.aoti.printed_scalars import assignment
 from stepscope.tracer.aoti.printer_output import Printed, PrintedLaunch, PrintedScalar, PrintedTensor, PrinterReader
 from stepscope.tracer.schema.scalars import Assignment
@@ -41,6 +42,14 @@ def number(moment: str, kernel: str, argument: str, value: int) -> PrintedScalar
 
 def line(moment: str, kernel: str) -> PrintedLaunch:
     return PrintedLaunch(moment, kernel)  # type: ignore[arg-type]
+
+
+def runs(events: Iterable[Printed]) -> Iterator[ModelRun]:
+    """All runs of a complete text."""
+    reader = LaunchReader()
+    for event in events:
+        yield from reader.take(event)
+    yield from reader.end()
 
 
 def launched(run: ModelRun) -> list[tuple[str, tuple[str, ...]]]:

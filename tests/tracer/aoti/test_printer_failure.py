@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.tracer.aoti.live import NOTHING_PRINTED, about_printed
-from stepscope.tracer.aoti.printer_failure import number_for_a_tensor
+from stepscope.tracer.aoti.live import NOTHING_PRINTED, about_printed, number_for_a_tensor
 
 GCC = (
     "\tInductorError: CppCompileError: C++ compile error\n\tCommand:\n\tg++ x.cpp\n\tOutput:\n"

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from stepscope.tracer.aoti.capture import import_file
-from stepscope.tracer.aoti.printed_launches import runs
 from stepscope.tracer.aoti.printer_output import PrinterReader
 from stepscope.tracer.aoti.printing_code import PrintingCodes
 from stepscope.tracer.inductor.codegen_facts import LaunchFacts
@@ -22,6 +21,7 @@ from stepscope.viewer.graphs.queries.graphs import graph_detail
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
 from tests.tracer.aoti.test_capture import block
+from tests.tracer.aoti.test_printed_launches import runs
 
 TEXTS = Path(__file__).with_name("texts")
 CODE = (TEXTS / "code.cpp").read_text()

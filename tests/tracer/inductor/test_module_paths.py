@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from stepscope.tracer.inductor.sources.module_paths import module_paths
+from stepscope.tracer.inductor.sources.fx_nodes import module_paths
 
 
 def node(*stack: tuple[str, Any], key: str = "nn_module_stack") -> Any:

@@ -54,7 +54,7 @@ def stopped_with(recorder: Recorder, graph: HandMade, capsys: pytest.CaptureFixt
 
 def write_to(recorder: Recorder, descriptor: int) -> None:
     """As if the log had been opened there."""
-    file = recorder._log._writer._file
+    file = recorder._log.writer._file
     assert file is not None
     os.dup2(descriptor, file.descriptor)
     file._identity = writer._identity(os.fstat(descriptor))
@@ -127,7 +127,7 @@ def test_a_descriptor_that_the_program_closes_and_uses_again(
     graph = HandMade(recorder, LAUNCHES)
     steps(recorder, graph)
     recorder.flush()
-    ours = [recorder._log._writer._file, recorder.ring._file]
+    ours = [recorder._log.writer._file, recorder.ring._file]
     theirs = []
     for number, file in enumerate(ours):
         assert file is not None

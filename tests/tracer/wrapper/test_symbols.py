@@ -8,7 +8,7 @@ from stepscope.tracer.log.launch_ring import SymbolValues
 from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.launches import plain_values
 from stepscope.tracer.runtime.outbox import symbols_of
-from stepscope.tracer.wrapper.operator_schema import OperatorSchema
+from stepscope.tracer.wrapper.kernel_signatures import OperatorSchema
 from stepscope.tracer.wrapper.parsed import WrapperSource
 from stepscope.tracer.wrapper.source import analyse
 

@@ -14,7 +14,7 @@ import builtins
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.inductor.scheduler.scheduler_memory import at_peak, buffers, estimate
-from stepscope.tracer.inductor.scheduler.swapped_nodes import describe
-from stepscope.tracer.schema.memory import RecomputeMismatch, RecomputeReason
+from stepscope.tracer.schema.memory import RecomputeMismatch, RecomputeReason, SwappedNode
 
 CHECK = "_debug_iterative_memory_recompute"
 FLAG = "reorder_iterative_debug_memory_recompute"
@@ -271,7 +270,7 @@ def _record(swap: _Swap, number: int, verdict: _Verdict, graph: Any, is_torchs: 
         found_by="torch" if is_torchs else "stepscope",
         subgraph=graph.name,
         compile_id=compat.current_compile_id(),
-        swapped=describe([swap.candidate, *swap.group]),
+        swapped=[_swapped_node(node) for node in (swap.candidate, *swap.group)],
         carried_alloc_bytes=[int(swap.allocfree[node].size_alloc) for node in swap.snodes] if has_changes else [],
         carried_free_bytes=[int(swap.allocfree[node].size_free) for node in swap.snodes] if has_changes else [],
         recomputed_alloc_bytes=found.alloc,
@@ -310,3 +309,25 @@ def _order_before(snodes: list[Any], candidate: Any, group: list[Any]) -> list[A
     if snodes[at + 1 : at + 1 + size] == group:
         return [*snodes[:at], *group, candidate, *snodes[at + 1 + size :]]
     return None
+
+
+def _swapped_node(node: Any) -> SwappedNode:
+    """Describe a node of the scheduler by what it computes, reads and writes, so that a reader can identify it."""
+    parts = [part.node for part in node.get_nodes() if part.node is not None]
+    origins = [origin for part in parts for origin in getattr(part, "origins", ())]
+    calls = (origin for origin in origins if getattr(origin, "op", None) == "call_function")
+    kernels = (getattr(part, "python_kernel_name", None) for part in parts)
+    reads = (one.name for one in node.read_writes.reads if type(one).__name__ != "WeakDep")  # WeakDep only orders nodes
+    return SwappedNode(
+        name=node.get_name(),
+        node_kind=type(node).__name__,
+        kernels=_once(kernel for kernel in kernels if kernel),
+        operators=_once(str(call.target) for call in calls),
+        fx_nodes=_once(origin.name for origin in origins),
+        reads=_once(reads),
+        writes=_once(buffer.get_name() for buffer in node.get_outputs()),
+    )
+
+
+def _once(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))

@@ -7,7 +7,6 @@ memory.py set `mpi_buffer` and `mpi_node` of buffers and nodes, which nothing re
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from stepscope.tracer.schema.memory import ScheduledBuffers, SchedulerMemory
@@ -107,13 +106,8 @@ def buffers(
     )
 
 
-def to_payload(memory: SchedulerMemory) -> dict[str, Any]:
-    """Return `memory` as plain values, which `from_payload` reads."""
-    return asdict(memory)
-
-
 def from_payload(payload: dict[str, Any]) -> SchedulerMemory:
-    """Build the memory from `to_payload`'s values. Raises KeyError or TypeError if they are of another version."""
+    """Build the memory from the values of `asdict`. Raises KeyError or TypeError if they are of another version."""
     return SchedulerMemory(**{**payload, "buffers": ScheduledBuffers(**payload["buffers"])})
 
 

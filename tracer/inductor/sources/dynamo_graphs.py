@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from stepscope.tracer.inductor.sources.module_paths import module_paths
+from stepscope.tracer.inductor.sources.fx_nodes import module_paths
 from stepscope.tracer.schema.process_ends import Frame
 
 Stack = tuple[Frame, ...]

@@ -25,7 +25,7 @@ from stepscope.tracer.runtime.device.marks import DeviceMarks, GraphSlot
 from stepscope.tracer.runtime.device.replays import Replays
 from stepscope.tracer.runtime.device.times import between_readings
 from stepscope.tracer.runtime.stats.snapshots import joined, runs
-from stepscope.tracer.runtime.values.rows import JoinedRows, ReadRow
+from stepscope.tracer.runtime.values.rows import ReadRow, RowGroup
 from stepscope.tracer.schema.gaps import Skipped
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class _ChosenRows:
     """The rows that a plan selects from those that a graph computes."""
 
     plan: ReadPlan | None
-    rows: JoinedRows | None
+    rows: RowGroup | None
     places: npt.NDArray[np.intp] | None
     """Positions of the selected rows; None if all are selected."""
 
@@ -116,7 +116,7 @@ class CudaGraphCalls:
         blocks: list[Any] = [block for (_, block), _ in readings]
         rows = [row for (prepared, _), _ in readings for row in prepared.rows]
         now, read_at = plan(), [at for _, at in readings]
-        chosen = _ChosenRows(now, JoinedRows(rows) if rows else None, None)
+        chosen = _ChosenRows(now, RowGroup(rows) if rows else None, None)
         slot = call.flag if isinstance(call.flag, GraphSlot) else None
         captured = _CapturedCall(call, enter, plan, call.rows[0::3], rows, blocks, read_at, now, chosen, slot)
         with self._lock:
@@ -203,9 +203,9 @@ class CudaGraphCalls:
         if plan is not before.plan:
             places = [n for n, row in enumerate(captured.rows) if plan is not None and plan.wants(row.planned)]
             if len(places) == len(captured.rows):
-                captured.chosen = _ChosenRows(plan, JoinedRows(captured.rows) if places else None, None)
+                captured.chosen = _ChosenRows(plan, RowGroup(captured.rows) if places else None, None)
             else:
-                rows = JoinedRows([captured.rows[n] for n in places]) if places else None
+                rows = RowGroup([captured.rows[n] for n in places]) if places else None
                 captured.chosen = _ChosenRows(plan, rows, np.array(places, dtype=np.intp))
             if plan is not None and captured.sites and _may_miss(captured.plan_then, plan):
                 why = "replays read only what was requested when the graph was captured"
@@ -245,7 +245,7 @@ def _why_not(block: Any) -> str | None:
 
 def forget_parent_devices() -> None:
     """Replace locks in a forked child, where CUDA cannot be used and threads that had acquired them are gone."""
-    for name in ("stats.arena", "stats.cpu", "compiled"):
+    for name in ("stats.arena", "compiled"):
         module = sys.modules.get(f"stepscope.tracer.runtime.{name}")
         if module is not None:
             module.forget_parent_process()

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any, Protocol
 from weakref import ref
 
-from stepscope.tracer.inductor.use_counts import only_one_holds
+from stepscope.tracer.inductor.tensor_owners import only_one_holds
 from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.lifetimes.holders import find_holders, overlapped
 from stepscope.tracer.runtime.lifetimes.mismatches import (

@@ -14,8 +14,8 @@ from time import monotonic, perf_counter_ns
 from types import CellType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from stepscope.tracer.inductor.autograd_saved import saved_tensors
-from stepscope.tracer.inductor.modes import without_modes
+from stepscope.tracer.inductor.compat import without_modes
+from stepscope.tracer.inductor.tensor_owners import saved_tensors
 from stepscope.tracer.runtime.lifetimes.local_variables import locals_by_identity
 from stepscope.tracer.runtime.lifetimes.referrers import (
     attribute_words,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from stepscope.tracer.runtime.lifetimes.holders import describe_holders
@@ -40,11 +40,29 @@ def compare(layout: LifetimeLayout, expectations: Expectations, owned: Collectio
 
     `owned` are the inputs whose memory had no other owner when the call began; the call cannot free the others.
     """
-    return [
-        *_allocations(layout, expectations.allocations),
-        *_deaths(layout, expectations.storages),
-        *_inputs(layout, {name: due for name, due in expectations.inputs.items() if name in owned}),
-    ]
+    due, deaths = _Due(expectations), dict(zip(layout.dead, layout.dead_at, strict=True))
+    found = list(_allocations(layout, expectations.allocations))
+    for storage in sorted(range(len(layout.name)), key=lambda number: layout.kind[number] == "input"):
+        if (entry := due.of(layout, storage, owned)) is not None:
+            found += _death(layout, storage, entry, deaths.get(storage))
+    return found
+
+
+class _Due:
+    """The expectations for the deaths of storages, by name."""
+
+    def __init__(self, expected: Expectations) -> None:
+        self.storages = {entry.name: entry for entry in expected.storages}
+        self.inputs = {
+            name: Expected(name, dies, is_scheduled=False, scheduled=None) for name, dies in expected.inputs.items()
+        }
+
+    def of(self, layout: LifetimeLayout, storage: int, owned: Collection[str]) -> Expected | None:
+        """Return the expectation for a storage of `layout`, or None if it has none."""
+        name = layout.name[storage]
+        if layout.kind[storage] == "input":
+            return self.inputs.get(name) if name in owned else None
+        return self.storages.get(name) if layout.met_as[storage] is None else None
 
 
 def _allocations(layout: LifetimeLayout, found: Unscheduled) -> Iterator[StorageMismatch]:
@@ -58,28 +76,6 @@ def _allocations(layout: LifetimeLayout, found: Unscheduled) -> Iterator[Storage
 def _unexpected(layout: LifetimeLayout, storage: int) -> StorageMismatch:
     name, size, born = layout.name[storage], layout.storage_bytes[storage], layout.born[storage]
     return StorageMismatch("unexpected_allocation", name, storage, size, None, born, "schedule")
-
-
-def _deaths(layout: LifetimeLayout, expected: Sequence[Expected]) -> list[StorageMismatch]:
-    by_name = {entry.name: entry for entry in expected}
-    deaths = dict(zip(layout.dead, layout.dead_at, strict=True))
-    return [
-        found
-        for storage, name in enumerate(layout.name)
-        if layout.kind[storage] != "input" and layout.met_as[storage] is None and name in by_name
-        for found in _death(layout, storage, by_name[name], deaths.get(storage))
-    ]
-
-
-def _inputs(layout: LifetimeLayout, dies: Mapping[str, int]) -> Iterator[StorageMismatch]:
-    deaths = dict(zip(layout.dead, layout.dead_at, strict=True))
-    for storage, name in enumerate(layout.name):
-        if layout.kind[storage] == "input" and name in dies:
-            yield from _death(layout, storage, _of_input(name, dies[name]), deaths.get(storage))
-
-
-def _of_input(name: str, dies: int) -> Expected:
-    return Expected(name, dies, is_scheduled=False, scheduled=None)
 
 
 def _death(layout: LifetimeLayout, storage: int, entry: Expected, actual: int | None) -> Iterator[StorageMismatch]:
@@ -162,13 +158,12 @@ class LifetimeWatch:
     def __init__(self, graph: int, function: int, points: Sequence[PointStorages], expected: Expectations) -> None:
         self._builder = LayoutBuilder(-1, graph, function, points)
         self._extra = expected.allocations.extra
-        self._by_name = {entry.name: entry for entry in expected.storages}
-        self._inputs = {name: _of_input(name, due) for name, due in expected.inputs.items()}
-        self._due: dict[int, set[str]] = {}
-        for entry in (*expected.storages, *self._inputs.values()):
+        self._due = _Due(expected)
+        self._due_at: dict[int, set[str]] = {}
+        for entry in (*expected.storages, *self._due.inputs.values()):
             for position in (entry.dies, entry.scheduled if entry.is_scheduled else None):
                 if position is not None:
-                    self._due.setdefault(position, set()).add(entry.name)
+                    self._due_at.setdefault(position, set()).add(entry.name)
         self._storages: dict[str, list[int]] = {}
         """Numbers of the storages that are followed, by name."""
         self._events = self._seen = self._dead = 0
@@ -183,10 +178,10 @@ class LifetimeWatch:
         ]
         died = dict(zip(layout.dead, layout.dead_at, strict=True))
         at_stake = {layout.name[storage] for storage in layout.dead[self._dead :]}
-        at_stake |= {name for at in range(self._position + 1, position + 1) for name in self._due.get(at, ())}
+        at_stake |= {name for at in range(self._position + 1, position + 1) for name in self._due_at.get(at, ())}
         self._seen, self._dead, self._position = len(layout.name), len(layout.dead), position
         for name in sorted(at_stake & self._storages.keys()):
-            entry = self._by_name.get(name) or self._inputs[name]
+            entry = self._due.storages.get(name) or self._due.inputs[name]
             for storage in self._storages[name]:
                 late = _death(layout, storage, entry, died.get(storage))
                 found += [one for one in late if one.actual is not None or (one.expected or 0) <= position]
@@ -194,8 +189,7 @@ class LifetimeWatch:
 
     def _born(self, layout: LifetimeLayout, storage: int, owned: Collection[str]) -> Iterator[StorageMismatch]:
         name, kind = layout.name[storage], layout.kind[storage]
-        is_mine = kind != "input" and layout.met_as[storage] is None and name in self._by_name
-        if is_mine or (kind == "input" and name in self._inputs and name in owned):
+        if self._due.of(layout, storage, owned) is not None:
             self._storages.setdefault(name, []).append(storage)
         if kind == "allocated" and name in self._extra:
             yield _unexpected(layout, storage)

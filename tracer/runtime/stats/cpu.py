@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import threading
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import numpy.typing as npt
 from torch import Tensor, get_num_threads
 
 from stepscope.tracer.inductor.stats_toolchain import build_library, function_mode_active, without_torch_function
+from stepscope.tracer.runtime import compiled
 from stepscope.tracer.runtime.stats import ROW
 from stepscope.tracer.runtime.stats.dtypes import KINDS, tables
 from stepscope.tracer.runtime.stats.layout import Layout, layout_of
@@ -24,13 +23,6 @@ BIG = 128 * 1024
 """Minimum number of elements for OpenMP threads; for fewer, waking the threads takes longer."""
 KEEPS_GIL = 128 * 1024
 """Maximum bytes to read without releasing the GIL, about 10 µs; releasing it could take longer."""
-_building = threading.Lock()
-
-
-def forget_parent_process() -> None:
-    """Replace the lock in a forked child, where a thread that was compiling does not exist."""
-    global _building
-    _building = threading.Lock()
 
 
 class ToolchainError(RuntimeError):
@@ -49,19 +41,11 @@ class Kernel:
 
 def kernel() -> Kernel:
     """Return the library, compiled at the first call (seconds if not cached). Raises ToolchainError at each call."""
-    with _building:
-        found = _kernel_or_reason()
-    if isinstance(found, str):
-        raise ToolchainError(found)
-    return found
-
-
-@cache
-def _kernel_or_reason() -> Kernel | str:
     try:
-        return Kernel()
-    except Exception as error:
-        return f"statistics are not compiled: {type(error).__name__}: {error}"
+        found: Kernel = compiled.once("stepscope_stats", Kernel)
+    except RuntimeError as error:
+        raise ToolchainError(f"statistics are not compiled: {error}") from None
+    return found
 
 
 class _Reader(ctypes.Structure):

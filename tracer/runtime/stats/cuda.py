@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope.tracer.inductor.device_launch import Launcher, capturing_of
 from stepscope.tracer.runtime.stats import cuda_rows
-from stepscope.tracer.runtime.stats.arena import EAGER_ROWS, Arena, arena_of, arenas, watch_captures
+from stepscope.tracer.runtime.stats.arena import EAGER_ROWS, Arena, arena_of, arenas
+from stepscope.tracer.runtime.stats.dtypes import name_of
 from stepscope.tracer.runtime.stats.snapshots import ReadBlock, SkippedBlock
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = ["CudaReader", "arena_of", "arenas", "preload", "unreadable", "watch_captures"]
 
 SIZES = 1, 4, 16, 64
 """Numbers of tensors that the kernels take."""
@@ -43,8 +42,8 @@ class _Group(NamedTuple):
 
 def unreadable(tensor: Tensor) -> str | None:
     """Return why `CudaReader` cannot read a tensor, or None if it can."""
-    if _name(tensor) not in cuda_rows.KINDS:
-        return f"{_name(tensor)}: not read on CUDA"
+    if name_of(tensor.dtype) not in cuda_rows.KINDS:
+        return f"{name_of(tensor.dtype)}: not read on CUDA"
     if cuda_rows.view_table(tensor.shape, tensor.stride()) is None:
         return f"more than {cuda_rows.DIMENSIONS} dimensions that are not contiguous"
     return None
@@ -120,7 +119,7 @@ class CudaReader:
         start = 0
         for tensor in tensors:
             can_read = unreadable(tensor) is None
-            kind, size = cuda_rows.KINDS.get(_name(tensor), (0, 1))
+            kind, size = cuda_rows.KINDS.get(name_of(tensor.dtype), (0, 1))
             numel = tensor.numel() if can_read else 0
             form, table = cuda_rows.view_table(tensor.shape, tensor.stride()) or (0, [])
             step = cuda_rows.sample_step(numel, size, most_bytes)
@@ -183,7 +182,3 @@ def _launcher(device: int, takes: int, has_views: bool) -> Launcher:
                 getattr(cuda_entries, f"read{takes}"), constants, num_warps=cuda_rows.WARPS, maxnreg=MOST_REGISTERS
             )
     return _launchers[key]
-
-
-def _name(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 
 from torch import Tensor
 
@@ -33,9 +34,7 @@ def layout_of(tensor: Tensor, most_bytes: int) -> Layout:
     logical = collapse(pairs)
     if numel == 0:
         return Layout([], [], 0, 1, 1)
-    weight = 1
-    for size, stride in pairs:
-        weight *= size if stride == 0 else 1
+    weight = prod(size for size, stride in pairs if stride == 0)
     if numel // weight * itemsize > most_bytes:
         step = -(-numel * itemsize // max(most_bytes, itemsize))
         return Layout(logical, logical, -(-numel // step), step, 1)

@@ -16,23 +16,13 @@ from torch import Tensor
 
 from stepscope.tracer.inductor.stats_toolchain import plain_torch
 from stepscope.tracer.runtime.stats import ROW
+from stepscope.tracer.runtime.stats.cpu import CpuBlock
 from stepscope.tracer.runtime.stats.dtypes import KINDS, NEAR_OVERFLOW, SUBNORMAL, DtypeKind, tables
 from stepscope.tracer.runtime.stats.layout import Layout, layout_of
 
 CHUNK = 1 << 20
 """Number of elements per step, so that copies in float64 stay small."""
 SIGNED = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
-
-
-class DoneBlock:
-    def __init__(self, rows: npt.NDArray[Any]) -> None:
-        self._rows = rows
-
-    def rows(self) -> npt.NDArray[Any]:
-        return self._rows
-
-    def wait(self) -> npt.NDArray[Any]:
-        return self._rows
 
 
 class TorchReader:
@@ -47,13 +37,13 @@ class TorchReader:
         pairs = zip(self._layouts, self._kinds, strict=True)
         self.looked_at = [at.count * at.weight * kind.values for at, kind in pairs]
 
-    def __call__(self, tensors: Sequence[Tensor]) -> DoneBlock:
+    def __call__(self, tensors: Sequence[Tensor]) -> CpuBlock:
         rows = np.zeros(len(tensors), ROW)
         with plain_torch():
             for row, tensor, kind, at in zip(rows, tensors, self._kinds, self._layouts, strict=True):
                 row["first_bad"] = -1
                 _read(tensor, kind, at, row)
-        return DoneBlock(rows)
+        return CpuBlock(rows)
 
 
 def _read(tensor: Tensor, kind: DtypeKind, at: Layout, row: Any) -> None:

@@ -53,13 +53,10 @@ class PendingValues:
             call.rows_written += len(kind)
             yield record
 
-    def again(self) -> None:
-        """Start again in a forked child: the parent writes the pending rows, and the new log needs every layout."""
-        self._calls.clear()
-        self._layouts.clear()
-
     def take(self, wait: bool) -> Iterator[ValueLayout | Values | DeviceTimes]:
         """Yield records of the calls whose rows have arrived, oldest first; with `wait`, of all calls."""
+        if not self._calls:
+            return
         # Other snapshots than those of a call's first and last reading are rare.
         finish_together((call.readings[n][1] for call in self._calls for n in (0, -1)), wait)
         while self._calls:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Callable, Iterator, Sequence
-from math import isinf, isnan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,10 +135,4 @@ def _numbers(data: bytes, dtype: torch.dtype) -> list[Element]:
     if array.dtype.kind != "f":
         return list(array.tolist())
     numbers = json.loads(orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY))
-    return [
-        number if number is not None else _word(value) for number, value in zip(numbers, array.tolist(), strict=True)
-    ]
-
-
-def _word(value: float) -> str:
-    return "nan" if isnan(value) else "inf" if isinf(value) and value > 0 else "-inf"
+    return [number if number is not None else str(value) for number, value in zip(numbers, array.tolist(), strict=True)]

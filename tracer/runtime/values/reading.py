@@ -17,7 +17,7 @@ from stepscope.tracer.runtime.stats import NOT_READ, Part, Reader, StatsBlock
 from stepscope.tracer.runtime.stats.parts import parts
 from stepscope.tracer.runtime.stats.readers import reader_for
 from stepscope.tracer.runtime.values.elements import Element, ElementReader, elements_of
-from stepscope.tracer.runtime.values.rows import PlannedRead, ReadRow, RowGroup, numbers
+from stepscope.tracer.runtime.values.rows import PlannedRead, ReadRow, RowGroup
 from stepscope.tracer.schema.values import SavedTensor, ValueLayout
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class SaveTarget:
     sink: ValueSink
 
 
-class PreparedReading:
+class PreparedReading(RowGroup):
     """The readers of one point for tensors of one form. Keeps no tensor alive."""
 
     def __init__(
@@ -63,11 +63,12 @@ class PreparedReading:
         if elements:
             reader = ElementReader(reader, [part for _, _, part in found], elements)
         unread = len(found) - len(tensors)
-        self.number = next(numbers)
-        self.rows = [
-            ReadRow(p, item, part.name, part.dtype, part.numel, n, part.skipped or _unread(part, n))
-            for (p, item, part), n in zip(found, [*reader.looked_at, *[0] * unread], strict=True)
-        ]
+        super().__init__(
+            [
+                ReadRow(p, item, part.name, part.dtype, part.numel, n, part.skipped or _unread(part, n))
+                for (p, item, part), n in zip(found, [*reader.looked_at, *[0] * unread], strict=True)
+            ]
+        )
         members = [(n, item) for n, value in enumerate(values) for item, _ in _members(value)]
         members.sort(key=lambda at: not _at(values, *at).is_cuda)
         self.is_plain = not unread and [id(t) for t in tensors] == [id(_at(values, *at)) for at in members]
@@ -172,8 +173,7 @@ class PlanPoint:
                     save.sink.saved(
                         SavedTensor(
                             call.number, planned.site, planned.argument, item, planned.moment, kept.file,
-                            str(member.dtype).removeprefix("torch."), [int(n) for n in member.shape],
-                            kept.tensor_bytes, kept.sha256,
+                            kept.dtype, kept.size, kept.tensor_bytes, kept.sha256,
                         )
                     )  # fmt: skip
 

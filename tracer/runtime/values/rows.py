@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from stepscope.tracer.runtime.stats import StatsBlock
 from stepscope.tracer.schema.values import Moment
 
-numbers = count()
+_numbers = count()
 """Numbers of row groups; each is used once."""
 
 
@@ -39,21 +39,14 @@ class ReadRow(NamedTuple):
     skipped: str | None
 
 
-class RowGroup(Protocol):
-    """The descriptions of the rows of one block."""
+class RowGroup:
+    """The descriptions of the rows of one block: of one reading, or of several or some of them."""
 
-    number: int
-    """Number that is equal for groups with equal rows."""
-    rows: list[ReadRow]
+    def __init__(self, rows: Sequence[ReadRow]) -> None:
+        self.number = next(_numbers)
+        """Number that is equal for groups with equal rows."""
+        self.rows = list(rows)
 
 
 Reading = tuple[RowGroup, StatsBlock]
 """The reading at one point of a wrapper in one call."""
-
-
-class JoinedRows:
-    """The rows of several readings, or some of them, as one group."""
-
-    def __init__(self, rows: Sequence[ReadRow]) -> None:
-        self.number = next(numbers)
-        self.rows = list(rows)

@@ -7,13 +7,12 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from stepscope.tracer.inductor.modes import without_modes
+from stepscope.tracer.inductor.compat import without_modes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,6 +56,7 @@ class TensorSaver:
 
     def __init__(self, folder: Path, quota_bytes: int) -> None:
         self.quota_bytes = quota_bytes
+        self._told: set[str] = set()
         self.after_fork(folder)
 
     def after_fork(self, folder: Path) -> None:
@@ -85,6 +85,12 @@ class TensorSaver:
             return self._said(str(reason))
         except Exception as error:
             return self._said(f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}")
+
+    def is_new(self, reason: str) -> bool:
+        """Return whether this is the first time that the recorder is told this reason for not saving a tensor."""
+        is_new = reason not in self._told
+        self._told.add(reason)
+        return is_new
 
     def _said(self, reason: str) -> str:
         with self._lock:
@@ -260,36 +266,3 @@ def _check_loads(path: Path) -> None:
         raise
     except Exception:
         raise _NotSaved("torch.load(weights_only=True) would not load a tensor of its kind") from None
-
-
-class Saving:
-    """The saver of a recording, created when it is first needed."""
-
-    def __init__(self, folder: Callable[[], Path], quota_bytes: int) -> None:
-        """Keep the settings; `folder` returns the folder for the tensors of this process."""
-        self._folder, self._quota_bytes = folder, quota_bytes
-        self._saver: TensorSaver | None = None
-        self._lock = threading.RLock()  # not the recorder's: a caller may have one that the recorder waits for
-        self._said: set[str] = set()
-
-    def saver(self) -> TensorSaver:
-        with self._lock:
-            if self._saver is None:
-                self._saver = TensorSaver(self._folder(), self._quota_bytes)
-            return self._saver
-
-    def set_quota(self, quota_bytes: int) -> None:
-        self._quota_bytes = quota_bytes
-        if self._saver is not None:
-            self._saver.quota_bytes = quota_bytes
-
-    def is_new(self, why: str) -> bool:
-        """Return whether this is the first time that a tensor is not saved for this reason."""
-        is_new = why not in self._said
-        self._said.add(why)
-        return is_new
-
-    def after_fork(self) -> None:
-        self._lock = threading.RLock()
-        if self._saver is not None:
-            self._saver.after_fork(self._folder())

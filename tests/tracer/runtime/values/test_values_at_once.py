@@ -14,7 +14,7 @@ from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.stats import ROW
 from stepscope.tracer.runtime.values.batches import PendingValues
 from stepscope.tracer.runtime.values.reading import writes_at_once
-from stepscope.tracer.runtime.values.rows import JoinedRows, PlannedRead, ReadRow
+from stepscope.tracer.runtime.values.rows import PlannedRead, ReadRow, RowGroup
 from stepscope.tracer.schema.statistics import Values
 from stepscope.tracer.schema.values import ValueLayout
 from tests.tracer.hand_made import recorder_in
@@ -34,7 +34,7 @@ class Read:
 
 
 def reading() -> Any:
-    return JoinedRows([ReadRow(PLANNED, None, None, "float32", 4, 4, None)]), Read()
+    return RowGroup([ReadRow(PLANNED, None, None, "float32", 4, 4, None)]), Read()
 
 
 def call_with(*readings: Any) -> GraphCall:

@@ -1,13 +1,17 @@
-"""Finds the tensors that autograd has saved for the backward, without unpacking them.
+"""Finds what keeps a tensor's memory alive outside of Python: autograd, other tensors and C++ code.
 
-Unpack hooks would run the program's own code (offloading, recomputation).
+Tensors that autograd has saved are not unpacked, since unpack hooks run the program's own code (offloading,
+recomputation).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from time import monotonic
 from typing import Any
+
+from stepscope.tracer.inductor.compat import without_modes
 
 _names: dict[type, tuple[str, ...]] = {}
 
@@ -42,3 +46,34 @@ def _saved_by(node: Any) -> Iterator[Any]:
                     yield one.data
         except (AttributeError, RuntimeError):  # freed by a backward, or not readable
             continue
+
+
+def only_one_holds(value: Any) -> bool:
+    """Return whether no other tensor shares the memory of `value`, and nothing in C++, like autograd, refers to it.
+
+    References to the Python object are ignored. False if `value` is not a plain tensor, or torch has no such counts.
+    """
+    import torch
+
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return False
+    try:
+        return _counts(value) == _of_one()
+    except (RuntimeError, NotImplementedError, AttributeError):
+        return False
+
+
+def _counts(value: Any) -> tuple[int, int]:
+    import torch
+
+    storage = value.untyped_storage()
+    of_storage: Callable[[int], int] = torch._C._storage_Use_Count
+    return value._use_count(), of_storage(storage._cdata)
+
+
+@cache
+def _of_one() -> tuple[int, int]:
+    import torch
+
+    with without_modes():
+        return _counts(torch.empty(1, device="cpu"))
