@@ -67,7 +67,7 @@ class Recorder(ContextDecorator):
         self._outbox = Outbox(self, self.config, self.ring)
         self.timer = self._outbox.timer
         self._steps = StepTracker(self._outbox.pending.add_mark, time.perf_counter_ns)
-        self._whole_calls = WholeCalls(lambda begins: self._guarded("steps", self._steps.on_whole_call, begins))
+        self._whole_calls = WholeCalls(lambda begins: self.guarded("steps", self._steps.on_whole_call, begins))
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
         self._hook: WrapperHook | None = None
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers))
@@ -135,11 +135,7 @@ class Recorder(ContextDecorator):
     def step(self) -> None:
         """Mark the end of a step."""
         if self._running:
-            try:
-                self._steps.on_user()
-                self._flush_step()
-            except Exception as error:
-                self.failed("step", error)
+            self.guarded("step", self._end_step, self._steps.on_user)
 
     def configure(self, config: TraceConfig) -> None:
         """Record as `config` says from the next call of each graph on, without compiling anything again."""
@@ -228,16 +224,17 @@ class Recorder(ContextDecorator):
             self._log.check_file()
             self._outbox.flush(wait)
             if self._hook is not None:
-                self._guarded("configurations of kernels", self._hook.tell_tuned)
+                self.guarded("configurations of kernels", self._hook.tell_tuned)
 
-    def _guarded(self, where: str, function: Callable[..., None], *arguments: Any) -> None:
+    def guarded(self, where: str, function: Callable[..., None], *arguments: Any) -> None:
         """Call `function`, so that the rest is done even after a device error."""
         try:
             function(*arguments)
         except Exception as error:
             self.failed(where, error)
 
-    def _flush_step(self) -> None:
+    def _end_step(self, tell: Callable[..., None], *arguments: Any) -> None:
+        tell(*arguments)
         started = time.perf_counter_ns()
         if self._outbox.is_step_due():
             self.flush()
@@ -262,7 +259,7 @@ class Recorder(ContextDecorator):
         def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
             # Dynamo traces through the hooks of a compiled optimizer, and must not trace more of ours than this.
             if not torch.compiler.is_compiling():
-                self._on_optimizer(optimizer)
+                self.guarded("optimizer", self._end_step, self._steps.on_optimizer, optimizer)
 
         self._optimizer_hook = register_optimizer_step_post_hook(after_step)
         self._attach_inductor()
@@ -279,7 +276,7 @@ class Recorder(ContextDecorator):
                 self._hook.attach()
                 lifecycle_checks.stand_in()
                 self.cuda_graphs.attach()
-                self._guarded("ring", self.ring.guard_by, ticks)
+                self.guarded("ring", self.ring.guard_by, ticks)
                 self._outbox.lifetimes.use_compiled()
 
     def _stop(self, reason: Any) -> None:
@@ -313,11 +310,11 @@ class Recorder(ContextDecorator):
         self.stop()
 
     def _end_log(self, reason: Literal["exit", "detach"]) -> None:
-        self._guarded("device marks", self._ask_devices)
+        self.guarded("device marks", self._ask_devices)
         with self._lock:
-            self._guarded("unfinished calls", self._outbox.end_calls)
+            self.guarded("unfinished calls", self._outbox.end_calls)
         self.flush(wait=self._device_error is None)
-        self._guarded("growth", self._outbox.write_all, lambda: growth_of(self.lifetimes, self._steps.last))
+        self.guarded("growth", self._outbox.write_all, lambda: growth_of(self.lifetimes, self._steps.last))
         self._write_overhead()
         if reason == "exit" and (uncaught := uncaught_exception()) is not None:
             self.write(uncaught)
@@ -327,7 +324,7 @@ class Recorder(ContextDecorator):
         """End the log before the process ends, without waiting for devices; return whether there is a log."""
         if (self._log.has_begun or self._outbox.pending) and self._lock.acquire(timeout=LONGEST_WAIT_S):
             try:
-                self._guarded("unfinished calls", self._outbox.end_calls)
+                self.guarded("unfinished calls", self._outbox.end_calls)
                 self.flush()
                 self._write_overhead()
                 self.write(End(reason, time.perf_counter_ns()))
@@ -361,7 +358,7 @@ class Recorder(ContextDecorator):
         self.running = {call.number: call for call in recorded_calls_of_this_thread()}
         if self._hook is not None:
             self._hook.after_fork()
-            self._guarded("ring", self.ring.guard_by, ticks)
+            self.guarded("ring", self.ring.guard_by, ticks)
         self.saver.after_fork(tensors_folder(self._log.writer.target))
         self._problems.forget()
 
@@ -372,13 +369,6 @@ class Recorder(ContextDecorator):
         is_traces = isinstance(artifact, dict) and artifact.get("name") == provenance.STACK_TRACES
         if is_traces and payload and self._hook is not None:
             self._hook.on_stack_traces(orjson.loads(payload))
-
-    def _on_optimizer(self, optimizer: Any) -> None:
-        try:
-            self._steps.on_optimizer(optimizer)
-            self._flush_step()
-        except Exception as error:
-            self.failed("optimizer", error)
 
     def _write_overhead(self) -> None:
         self.write(self._outbox.overhead.to_record(self._log.writer.bytes_written, self._problems.count))

@@ -34,6 +34,11 @@ class LaunchPrints:
     def printed(self) -> list[Printed]:
         return self.before or self.after
 
+    def at(self, argument: int, moment: str) -> Printed | None:
+        """Return what was printed of an argument before or after the launch, or None."""
+        printed = self.before if moment == "before" else self.after
+        return printed[argument] if argument < len(printed) else None
+
     @property
     def arguments(self) -> tuple[str, ...]:
         """Names of the tensors as printed, with repeats if the kernel gets one twice; empty at level 3."""

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from stepscope.tracer._version import __version__
-from stepscope.tracer.aoti.printed_graphs import alike, continues, file, graph, key, tensor
+from stepscope.tracer.aoti.printed_graphs import alike, assignment, continues, file, graph, key, tensor
 from stepscope.tracer.aoti.printed_launches import LaunchPrints, ModelRun
-from stepscope.tracer.aoti.printed_scalars import assignment
 from stepscope.tracer.aoti.printer_output import PrintedTensor
 from stepscope.tracer.aoti.printing_code import PrintingCodes, with_code
 from stepscope.tracer.aoti.profiler_times import Durations

@@ -25,9 +25,10 @@ _SOON_S = 0.1
 _OUTPUT, _ERRORS = 1, 2
 
 
-class Taker(Protocol):
-    """Filters what a command writes to a stream."""
+class Output(Protocol):
+    """Filters what a command writes to standard output."""
 
+    def began(self, pid: int) -> None: ...
     def take(self, data: bytes) -> bytes: ...
 
     @property
@@ -36,12 +37,6 @@ class Taker(Protocol):
 
     def release(self) -> bytes:
         """Return the waiting text."""
-
-
-class Output(Taker, Protocol):
-    """Filters what a command writes to standard output."""
-
-    def began(self, pid: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -74,8 +69,7 @@ def watch(
 
     Raises FileNotFoundError if the command does not exist, PermissionError if it cannot be run.
     """
-    tail = _Tail()
-    errors = _Stream(_ERRORS, tail) if keep_tail else None
+    errors = _Stream(_ERRORS) if keep_tail else None
     printed = _Stream(_OUTPUT, output) if output else None
     streams = [stream for stream in (errors, printed) if stream]
     started = time.perf_counter_ns()
@@ -103,7 +97,7 @@ def watch(
         errors.wait(GRACE_S)
     if printed:
         printed.wait(GRACE_S if timed_out else None)
-    return Ending(child.pid, child.returncode, duration_ns, timed_out, bool(asked), tail.text if errors else None)
+    return Ending(child.pid, child.returncode, duration_ns, timed_out, bool(asked), errors.tail if errors else None)
 
 
 @contextmanager
@@ -150,31 +144,12 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-class _Tail:
-    """The end of a stream; all of the stream is passed on."""
-
-    is_urgent = False
-
-    def __init__(self) -> None:
-        self._data = b""
-
-    @property
-    def text(self) -> str:
-        return self._data.decode("utf-8", "replace")
-
-    def take(self, data: bytes) -> bytes:
-        self._data = (self._data + data)[-TAIL_BYTES:]
-        return data
-
-    def release(self) -> bytes:
-        return b""
-
-
 class _Stream:
     """A stream of a child that is passed on to ours; if ours is a terminal, the child's stream is one too."""
 
-    def __init__(self, number: int, taker: Taker) -> None:
-        self._number, self._taker = number, taker
+    def __init__(self, number: int, output: Output | None = None) -> None:
+        self._number, self._output = number, output
+        self._end = b""
         self._thread = threading.Thread(target=self._pass_on, daemon=True)
         self._ours, self.child = _terminal(number) or os.pipe()
 
@@ -187,18 +162,23 @@ class _Stream:
         os.close(self._ours)
         os.close(self.child)
 
+    @property
+    def tail(self) -> str:
+        return self._end.decode("utf-8", "replace")
+
     def wait(self, most_s: float | None) -> None:
         """Wait for the end of the stream, which a process that the child has started may keep open."""
         self._thread.join(most_s)
 
     def _pass_on(self) -> None:
         while data := self._read():
-            if not self._passed(self._taker.take(data)):
+            self._end = (self._end + data)[-TAIL_BYTES:]
+            if not self._passed(self._output.take(data) if self._output else data):
                 break
-            if self._taker.is_urgent and not select.select([self._ours], [], [], _SOON_S)[0]:
-                self._passed(self._taker.release())
+            if self._output and self._output.is_urgent and not select.select([self._ours], [], [], _SOON_S)[0]:
+                self._passed(self._output.release())
         else:
-            self._passed(self._taker.release())
+            self._passed(self._output.release() if self._output else b"")
         os.close(self._ours)
 
     def _passed(self, data: bytes) -> bool:

@@ -128,7 +128,7 @@ class CodegenTap:
     def _codegen(self, result: Any, scheduler: Any, *args: Any, **kwargs: Any) -> None:
         from torch._inductor.virtualized import V
 
-        if _is_cpp_wrapper():
+        if V.graph.cpp_wrapper:  # there are no Python launches to relate an estimate to
             return
         facts = self._facts()
         captured = self._dynamo.of(compat.current_compile_id())
@@ -167,13 +167,6 @@ class CodegenTap:
         return self._thread.facts
 
 
-def _is_cpp_wrapper() -> bool:
-    """Return whether Inductor generates a C++ wrapper, which has no Python launches to relate an estimate to."""
-    from torch._inductor.virtualized import V
-
-    return bool(V.graph.cpp_wrapper)
-
-
 def _computed(nodes: Any) -> tuple[list[str], list[Any]]:
     """Return the names of scheduler nodes, and the FX nodes that they come from."""
     if hasattr(nodes, "get_operation_name"):
@@ -201,18 +194,11 @@ def match(sites: list[LaunchSite], facts: list[LaunchFacts]) -> tuple[list[Launc
         if found is None and site.handle is None and taken[site.kernel] < len(candidates):
             found = candidates[taken[site.kernel]]
             taken[site.kernel] += 1
-        matched.append(_with(site, found) if found else site)
+        if found is not None:  # C++ kernels have no comment in the wrapper that names their nodes and operators
+            nodes, operators = site.source_nodes or found.source_nodes, site.aten or found.aten
+            site = replace(site, snodes=found.snodes, source_nodes=nodes, aten=operators)
+        matched.append(site)
     return matched, by_handle
-
-
-def _with(site: LaunchSite, found: LaunchFacts) -> LaunchSite:
-    """Return `site` with the facts; C++ kernels have no comment in the wrapper that names their nodes and operators."""
-    return replace(
-        site,
-        snodes=found.snodes,
-        source_nodes=site.source_nodes or found.source_nodes,
-        aten=site.aten or found.aten,
-    )
 
 
 def sidecar_path(key: str) -> Path:

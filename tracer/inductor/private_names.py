@@ -18,14 +18,14 @@ RECORDING = "recording at all"
 class PrivateName(NamedTuple):
     name: str
     """Dotted name, starting with ``torch``."""
-    since: str
-    """Oldest version in which the name was found."""
-    until: str | None
-    """Newest version that has the name; None if the newest version that was examined has it."""
     needed_for: str
     """The information that is not recorded if the name is missing."""
     attributes: tuple[str, ...] = ()
     """Attributes that are used of the class's instances, or of the value."""
+    since: str = "2.11"
+    """Oldest version in which the name was found."""
+    until: str | None = None
+    """Newest version that has the name; None if the newest version that was examined has it."""
 
 
 _ESTIMATE = "the scheduler's estimate of memory"
@@ -34,81 +34,65 @@ _CHECKS = "Inductor's own checks of lifetimes"
 _LINES = "lines of model source"
 
 PRIVATE_NAMES = (
+    PrivateName("torch._inductor.codecache.PyCodeCache", RECORDING, ("load_by_key_path", "modules", "linemaps")),
+    PrivateName("torch._inductor.codecache.AotCodeCompiler", "what launches of packages compute", ("compile",)),
+    PrivateName("torch._inductor.debug.set_kernel_post_grad_provenance_tracing", _LINES),
+    PrivateName("torch._inductor.debug._inductor_triton_kernel_to_post_grad_node_info", _LINES),
+    PrivateName("torch._ops.OpOverload", RECORDING, ("overloadpacket",)),
+    PrivateName("torch._ops.HigherOrderOperator", RECORDING),
+    PrivateName("torch._inductor.config.trace", _LINES, ("provenance_tracking_level",)),
+    PrivateName("torch._inductor.codegen.wrapper.PythonWrapperCodegen", RECORDING, ("writeline",)),
     PrivateName(
-        "torch._inductor.codecache.PyCodeCache", "2.11", None, RECORDING, ("load_by_key_path", "modules", "linemaps")
+        "torch._inductor.codegen.wrapper.PythonWrapperCodegen", _CHECKS, ("write_header", "imports"), since="2.13"
     ),
+    PrivateName("torch._inductor.codegen.cpp", _LINES),
+    PrivateName("torch._inductor.codegen.triton", _LINES),
+    PrivateName("torch._functorch.config", RECORDING),
+    PrivateName("torch._dynamo.config", RECORDING),
     PrivateName(
-        "torch._inductor.codecache.AotCodeCompiler", "2.11", None, "what launches of packages compute", ("compile",)
+        "torch._inductor.scheduler.Scheduler", RECORDING, ("codegen", "nodes", "name_to_buf", "name_to_fused_node")
     ),
-    PrivateName("torch._inductor.debug.set_kernel_post_grad_provenance_tracing", "2.11", None, _LINES),
-    PrivateName("torch._inductor.debug._inductor_triton_kernel_to_post_grad_node_info", "2.11", None, _LINES),
-    PrivateName("torch._ops.OpOverload", "2.11", None, RECORDING, ("overloadpacket",)),
-    PrivateName("torch._ops.HigherOrderOperator", "2.11", None, RECORDING),
-    PrivateName("torch._inductor.config.trace", "2.11", None, _LINES, ("provenance_tracking_level",)),
-    PrivateName("torch._inductor.codegen.wrapper.PythonWrapperCodegen", "2.11", None, RECORDING, ("writeline",)),
+    PrivateName("torch._inductor.memory.prepare_planning_info", _ESTIMATE),
+    PrivateName("torch._inductor.memory.estimate_peak_memory_allocfree", _ESTIMATE),
+    PrivateName("torch._inductor.memory.compute_memory_timeline", _ESTIMATE),
+    PrivateName("torch._inductor.virtualized.V", RECORDING, ("graph",)),
     PrivateName(
-        "torch._inductor.codegen.wrapper.PythonWrapperCodegen", "2.13", None, _CHECKS, ("write_header", "imports")
+        "torch._inductor.graph.GraphLowering", RECORDING, ("graph_inputs", "constants", "removed_buffers", "sizevars")
     ),
-    PrivateName("torch._inductor.codegen.cpp", "2.11", None, _LINES),
-    PrivateName("torch._inductor.codegen.triton", "2.11", None, _LINES),
-    PrivateName("torch._functorch.config", "2.11", None, RECORDING),
-    PrivateName("torch._dynamo.config", "2.11", None, RECORDING),
-    PrivateName(
-        "torch._inductor.scheduler.Scheduler",
-        "2.11",
-        None,
-        RECORDING,
-        ("codegen", "nodes", "name_to_buf", "name_to_fused_node"),
-    ),
-    PrivateName("torch._inductor.memory.prepare_planning_info", "2.11", None, _ESTIMATE),
-    PrivateName("torch._inductor.memory.estimate_peak_memory_allocfree", "2.11", None, _ESTIMATE),
-    PrivateName("torch._inductor.memory.compute_memory_timeline", "2.11", None, _ESTIMATE),
-    PrivateName("torch._inductor.virtualized.V", "2.11", None, RECORDING, ("graph",)),
-    PrivateName(
-        "torch._inductor.graph.GraphLowering",
-        "2.11",
-        None,
-        RECORDING,
-        ("graph_inputs", "constants", "removed_buffers", "sizevars"),
-    ),
-    PrivateName("torch._inductor.ir.MemoryCheckKernel", "2.13", None, _CHECKS),
-    PrivateName("torch._inductor.comms.config_comms", "2.11", None, _RECOMPUTE),
-    PrivateName("torch._inductor.comms_debug._debug_iterative_memory_recompute", "2.11", None, _RECOMPUTE),
-    PrivateName("torch._inductor.config_comms.reorder_iterative_debug_memory_recompute", "2.11", None, _RECOMPUTE),
-    PrivateName("torch._inductor.runtime.cache_dir_utils.cache_dir", "2.11", None, RECORDING),
-    PrivateName("torch._inductor.config.triton", "2.11", None, RECORDING, ("cudagraphs",)),
-    PrivateName("torch._inductor.config.test_configs", "2.13", None, _CHECKS, ("track_memory_lifecycle",)),
-    PrivateName("torch._inductor.config.aot_inductor", "2.11", None, RECORDING, ("debug_intermediate_value_printer",)),
-    PrivateName("torch._inductor.runtime.debug_utils.check_memory_step", "2.13", None, _CHECKS),
-    PrivateName("torch._inductor.runtime.debug_utils.get_mem_tracker", "2.13", None, _CHECKS),
-    PrivateName("torch._inductor.runtime.debug_utils.track_tensor", "2.13", None, _CHECKS),
-    PrivateName("torch._inductor.runtime.debug_utils.tracked_empty_strided", "2.13", None, _CHECKS),
-    PrivateName("torch.utils._config_module.ConfigModule", "2.11", None, RECORDING, ("_config", "_is_default")),
-    PrivateName("torch._guards.CompileContext", "2.11", None, RECORDING, ("current_compile_id",)),
-    PrivateName("torch._logging.structured.INTERN_TABLE", "2.11", None, RECORDING),
-    PrivateName(
-        "torch._inductor.compile_fx._compile_fx_inner", "2.11", None, "the reasons why compiles without an id failed"
-    ),
-    PrivateName("torch.cuda._sleep", "2.11", None, "times of a CUDA device"),
-    PrivateName("torch.utils._python_dispatch._disable_current_modes", "2.11", None, RECORDING),
-    PrivateName("torch._C.DisableTorchFunction", "2.11", None, RECORDING),
-    PrivateName("torch._C._DisableTorchDispatch", "2.11", None, RECORDING),
-    PrivateName("torch._C._is_torch_function_mode_enabled", "2.11", None, RECORDING),
-    PrivateName("torch._C._functorch.is_functorch_wrapped_tensor", "2.11", None, RECORDING),
-    PrivateName("torch._is_functional_tensor", "2.11", None, RECORDING),
-    PrivateName("torch._subclasses.fake_tensor.FakeTensor", "2.11", None, RECORDING),
-    PrivateName("torch._inductor.cpp_builder.CppBuilder", "2.11", None, RECORDING),
-    PrivateName("torch._inductor.cpp_builder.CppTorchOptions", "2.11", None, RECORDING),
-    PrivateName("torch._inductor.utils.get_dtype_size", "2.11", None, RECORDING),
-    PrivateName("torch.utils._ordered_set.OrderedSet", "2.11", None, RECORDING),
-    PrivateName("torch._dynamo.output_graph.OutputGraph", "2.11", None, "graphs of backends other than Inductor"),
-    PrivateName("torch.fx._lazy_graph_module._LazyGraphModule", "2.11", None, "graphs of backends other than Inductor"),
-    PrivateName("torch._C._cuda_getCurrentRawStream", "2.11", None, "the marks of a CUDA device in the launch ring"),
-    PrivateName(
-        "torch._C._cuda_isCurrentStreamCapturing", "2.11", None, "fast queries about the capture of CUDA graphs"
-    ),
-    PrivateName("torch.Tensor._use_count", "2.13", None, "which inputs are expected to be freed"),
-    PrivateName("torch._C._storage_Use_Count", "2.13", None, "which inputs are expected to be freed"),
+    PrivateName("torch._inductor.ir.MemoryCheckKernel", _CHECKS, since="2.13"),
+    PrivateName("torch._inductor.comms.config_comms", _RECOMPUTE),
+    PrivateName("torch._inductor.comms_debug._debug_iterative_memory_recompute", _RECOMPUTE),
+    PrivateName("torch._inductor.config_comms.reorder_iterative_debug_memory_recompute", _RECOMPUTE),
+    PrivateName("torch._inductor.runtime.cache_dir_utils.cache_dir", RECORDING),
+    PrivateName("torch._inductor.config.triton", RECORDING, ("cudagraphs",)),
+    PrivateName("torch._inductor.config.test_configs", _CHECKS, ("track_memory_lifecycle",), since="2.13"),
+    PrivateName("torch._inductor.config.aot_inductor", RECORDING, ("debug_intermediate_value_printer",)),
+    PrivateName("torch._inductor.runtime.debug_utils.check_memory_step", _CHECKS, since="2.13"),
+    PrivateName("torch._inductor.runtime.debug_utils.get_mem_tracker", _CHECKS, since="2.13"),
+    PrivateName("torch._inductor.runtime.debug_utils.track_tensor", _CHECKS, since="2.13"),
+    PrivateName("torch._inductor.runtime.debug_utils.tracked_empty_strided", _CHECKS, since="2.13"),
+    PrivateName("torch.utils._config_module.ConfigModule", RECORDING, ("_config", "_is_default")),
+    PrivateName("torch._guards.CompileContext", RECORDING, ("current_compile_id",)),
+    PrivateName("torch._logging.structured.INTERN_TABLE", RECORDING),
+    PrivateName("torch._inductor.compile_fx._compile_fx_inner", "the reasons why compiles without an id failed"),
+    PrivateName("torch.cuda._sleep", "times of a CUDA device"),
+    PrivateName("torch.utils._python_dispatch._disable_current_modes", RECORDING),
+    PrivateName("torch._C.DisableTorchFunction", RECORDING),
+    PrivateName("torch._C._DisableTorchDispatch", RECORDING),
+    PrivateName("torch._C._is_torch_function_mode_enabled", RECORDING),
+    PrivateName("torch._C._functorch.is_functorch_wrapped_tensor", RECORDING),
+    PrivateName("torch._is_functional_tensor", RECORDING),
+    PrivateName("torch._subclasses.fake_tensor.FakeTensor", RECORDING),
+    PrivateName("torch._inductor.cpp_builder.CppBuilder", RECORDING),
+    PrivateName("torch._inductor.cpp_builder.CppTorchOptions", RECORDING),
+    PrivateName("torch._inductor.utils.get_dtype_size", RECORDING),
+    PrivateName("torch.utils._ordered_set.OrderedSet", RECORDING),
+    PrivateName("torch._dynamo.output_graph.OutputGraph", "graphs of backends other than Inductor"),
+    PrivateName("torch.fx._lazy_graph_module._LazyGraphModule", "graphs of backends other than Inductor"),
+    PrivateName("torch._C._cuda_getCurrentRawStream", "the marks of a CUDA device in the launch ring"),
+    PrivateName("torch._C._cuda_isCurrentStreamCapturing", "fast queries about the capture of CUDA graphs"),
+    PrivateName("torch.Tensor._use_count", "which inputs are expected to be freed", since="2.13"),
+    PrivateName("torch._C._storage_Use_Count", "which inputs are expected to be freed", since="2.13"),
 )
 
 # The records of the logger `torch.__trace` have `metadata` and `payload` (2.11, 2.13, 2.14). The attributes

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope.tracer.inductor import code_swap, codegen_facts, compat
-from stepscope.tracer.inductor.cpp_wrapper.package_hook import PackageHook
+from stepscope.tracer.inductor.cpp_wrapper.code import PackageHook
 from stepscope.tracer.inductor.operators import operator_schema
 from stepscope.tracer.inductor.read_plans import PlanSink, read_plan
 from stepscope.tracer.inductor.scheduler.recompute_check import MOST_RECORDS, Mismatches, RecomputeCheck
@@ -108,8 +108,7 @@ class WrapperHook:
             )
         self._codegen.attach()
         self._undo.callback(self._codegen.detach)
-        self._packages.attach()
-        self._undo.callback(self._packages.detach)
+        self._packages.attach(self._undo)
         self._attach_recompute()
         cache = codecache.PyCodeCache
         original = cache.__dict__["load_by_key_path"]

@@ -35,7 +35,7 @@ class OutboxSink(Protocol):
     running: dict[int, GraphCall]
 
     def write(self, record: Record) -> None: ...
-    def failed(self, where: str, error: BaseException) -> None: ...
+    def guarded(self, where: str, function: Callable[..., None], *arguments: Any) -> None: ...
 
 
 class Outbox:
@@ -110,16 +110,9 @@ class Outbox:
         self.pending.written(batch)
         self.write_all(lambda: self.lifetimes.batches(batch.calls))
         if not self._sink.cuda_graphs.is_capturing():  # querying a device could break the capture
-            self._guarded("devices", flush_devices)
-            self._guarded("device times", self.write_all, self.timer.take)
-        self._guarded("values", self.write_all, lambda: self.values.take(wait))
-
-    def _guarded(self, where: str, function: Callable[..., None], *arguments: Any) -> None:
-        """Call `function`, so that the rest is written even after a device error."""
-        try:
-            function(*arguments)
-        except Exception as error:
-            self._sink.failed(where, error)
+            self._sink.guarded("devices", flush_devices)
+            self._sink.guarded("device times", self.write_all, self.timer.take)
+        self._sink.guarded("values", self.write_all, lambda: self.values.take(wait))
 
 
 class PendingBatch(NamedTuple):

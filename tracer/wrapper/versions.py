@@ -77,8 +77,7 @@ def follow(
     launches are ordered among themselves, as on a CUDA stream.
     """
     result = Followed(list(source.sites), [])
-    functions = [node for _, node in wrapper_functions(source.tree)]
-    for node in functions:
+    for _, node in wrapper_functions(source.tree):
         _Follower(source, result, wanted, again, deferred).function(node.body)
     return result
 
@@ -253,7 +252,8 @@ class _Follower:
             return
         in_flight = (site.kind == "collective" and "wait_tensor" not in site.kernel) or copies_later(launch)
         views = [self._seen(expression) for expression in launch.expressions]
-        self._rebound(launch, statement)
+        for name in launch.bound:
+            self._rebind(name, statement)
         if site.kernel.split(".")[-1] in RESIZES or (site.kind == "fallback" and ".set_." in f"{site.kernel}."):
             self.queue.flush(statement, "before")
             self._unknown(views[:1])
@@ -269,10 +269,6 @@ class _Follower:
         """Flush waiting reads of storages that the launch writes."""
         if self.queue.uses_storage(written):
             self.queue.flush(statement, "before")
-
-    def _rebound(self, launch: LaunchStatement, statement: ast.stmt) -> None:
-        for name in launch.bound:
-            self._rebind(name, statement)
 
     def _unknown(self, views: list[_View | None]) -> None:
         for view in views:

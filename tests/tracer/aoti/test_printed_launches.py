@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from stepscope.tracer.aoti import printed_launches
-from stepscope.tracer.aoti.printed_graphs import continues, graph, key
+from stepscope.tracer.aoti.printed_graphs import assignment, continues, graph, key
 from stepscope.tracer.aoti.printed_launches import LaunchPrints, LaunchReader, ModelRun, period
-from stepscope.tracer.aoti.printed_scalars import assignment
 from stepscope.tracer.aoti.printer_output import Printed, PrintedLaunch, PrintedScalar, PrintedTensor, PrinterReader
 from stepscope.tracer.schema.scalars import Assignment
 

@@ -6,15 +6,16 @@ The printed output, which names only kernels and buffers, is read elsewhere, per
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stepscope.tracer.aoti.printed_graphs import FUNCTION
 from stepscope.tracer.aoti.printed_graphs import kind as kind_of
-from stepscope.tracer.inductor.codegen_facts import LaunchFacts, match
+from stepscope.tracer.inductor.codegen_facts import CodegenFacts, CodegenTap, LaunchFacts, match
 from stepscope.tracer.inductor.cpp_wrapper.calls import declared, scalars
 from stepscope.tracer.schema.graphs import Argument, CppCode, LaunchSite
 from stepscope.tracer.schema.scalars import InputSize, Scalar
@@ -35,6 +36,51 @@ _VARIABLE = re.compile(
     r"\s*(?:static )?(?:constexpr |const )?[\w:<>]+ (?P<name>(?:var|int_array)_\d+)(?:\[\])? = (?P<value>.+);"
 )
 _SIZE = re.compile(r"\s*int64_t (\w+) = (\w+)_size\[(\d+)\];")
+
+
+class PackageHook:
+    """Passes the launches of C++ code that prints them to `report`, before the code is compiled.
+
+    Packages of AOTInductor are not loaded through Python (torch/_inductor/codecache.py).
+    """
+
+    def __init__(
+        self,
+        report: Callable[[CppCode], None],
+        on_failure: Callable[[str, BaseException], None],
+        codegen: CodegenTap,
+    ) -> None:
+        self._report, self._on_failure, self._codegen = report, on_failure, codegen
+
+    def attach(self, undo: ExitStack) -> None:
+        """Wrap `AotCodeCompiler.compile`, through which each package passes, until `undo` is closed."""
+        from torch._inductor import codecache
+
+        if not hasattr(codecache, "AotCodeCompiler"):
+            return
+        original = codecache.AotCodeCompiler.__dict__["compile"]
+        hook = self
+
+        def compile_package(cls: Any, graph: Any, wrapper_code: str, *args: Any, **kwargs: Any) -> Any:
+            hook.on_package(wrapper_code)
+            return original.__func__(cls, graph, wrapper_code, *args, **kwargs)
+
+        setattr(codecache.AotCodeCompiler, "compile", classmethod(compile_package))  # noqa: B010 - it is a method
+        undo.callback(setattr, codecache.AotCodeCompiler, "compile", original)
+
+    def on_package(self, code: str) -> None:
+        """Read `code`, which this thread has generated and AOTInductor is about to compile. Never raises."""
+        try:
+            self.tell(code, self._codegen.take())
+        except Exception as error:
+            self._on_failure("package", error)
+
+    def tell(self, code: str, facts: CodegenFacts | None) -> None:
+        if PRINTS not in code:
+            return
+        found = cpp_code(code, facts.launches if facts else [])
+        if found.sites:
+            self._report(found)
 
 
 class _Mark(NamedTuple):

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.tracer.inductor.compat import without_modes
 from stepscope.tracer.inductor.tensor_owners import saved_tensors
-from stepscope.tracer.runtime.lifetimes.local_variables import locals_by_identity
 from stepscope.tracer.runtime.lifetimes.referrers import (
     attribute_words,
     container_words,
     is_container,
     is_dict_of,
+    locals_by_identity,
     module_dicts,
 )
 

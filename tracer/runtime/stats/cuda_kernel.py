@@ -26,7 +26,6 @@ ROW_WORDS, UNIT_LOG = tl.constexpr(layout.ROW_WORDS), tl.constexpr(layout.UNIT_L
 COUNT_BITS, DIMENSIONS = tl.constexpr(layout.COUNT_BITS), tl.constexpr(layout.DIMENSIONS)
 PERMUTED, STRIDED = tl.constexpr(layout.PERMUTED), tl.constexpr(layout.STRIDED)
 BIG, SHRINK, GROW = tl.constexpr(2.0**400), tl.constexpr(2.0**-600), tl.constexpr(2.0**600)
-WARPS = layout.WARPS
 TILE, LANE_BITS = tl.constexpr(512), tl.constexpr(10)  # a lane sees at most MOST_UNITS * UNIT / TILE elements
 INFINITY = tl.constexpr(float("inf"))
 MOST, LEAST = tl.constexpr(2**63 - 1), tl.constexpr(-(2**63))
