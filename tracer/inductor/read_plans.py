@@ -7,7 +7,7 @@ from typing import Protocol
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.runtime.stats.readers import why_not_compiled
-from stepscope.tracer.runtime.values.reading import PlanPoint, ReadPlan, SaveTarget, ValueSink, writes_at_once
+from stepscope.tracer.runtime.values.reading import PlanPoint, ReadPlan, ValueSink, writes_at_once
 from stepscope.tracer.runtime.values.rows import PlannedRead
 from stepscope.tracer.runtime.values.save import TensorSaver
 from stepscope.tracer.schema.gaps import Skipped
@@ -36,9 +36,11 @@ def read_plan(wrapper: WrapperSource, config: TraceConfig, sink: PlanSink) -> tu
         again=config.verify_before or saves,
         deferred=wrapper.is_cuda and not saves and not writes_at_once(config),
     ).points
-    save = SaveTarget(sink.saver, sink) if saves else None
+    saver = sink.saver if saves else None
     planned = [
-        PlanPoint([_planned(wrapper, read) for read in point.reads], config.max_bytes_per_tensor, save, config.elements)
+        PlanPoint(
+            [_planned(wrapper, read) for read in point.reads], config.max_bytes_per_tensor, saver, config.elements
+        )
         for point in points
     ]
     if wrapper.is_cuda and compat.uses_cuda_graphs():

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from stepscope.tracer.aoti.printed_graphs import FUNCTION
 from stepscope.tracer.aoti.printed_graphs import kind as kind_of
@@ -83,12 +83,6 @@ class PackageHook:
             self._report(found)
 
 
-class _Mark(NamedTuple):
-    moment: str
-    kernel: str
-    argument: str | None
-
-
 def cpp_code(code: str, facts: Sequence[LaunchFacts]) -> CppCode:
     """Return the launch sites and input sizes of `code`; `facts` were collected when Inductor generated it."""
     reader = _Reader(code)
@@ -119,13 +113,13 @@ class _Reader:
         mark = _mark(line)
         if mark is None:
             self._statement(line)
-        elif mark.moment == "before":
+        elif mark["moment"] == "before":
             if self._text is None or self._text:
                 self._text, self._arguments, self._line = "", [], number + 1
-            if mark.argument is not None:
-                self._arguments.append(mark.argument)
+            if "argument" in mark:
+                self._arguments.append(mark["argument"])
         elif self._text is not None:
-            self.sites.append(self._site(mark.kernel, self._text))
+            self.sites.append(self._site(mark["kernel"], self._text))
             self._text = None
 
     def _statement(self, line: str) -> None:
@@ -162,13 +156,12 @@ class _Reader:
         return scalars(text, self._kernels, operator_parameters, self._variables)
 
 
-def _mark(line: str) -> _Mark | None:
-    if "_launch" not in line:
-        return None
-    for pattern in _MARKS:
-        if found := pattern.search(line):
-            names = found.groupdict()
-            return _Mark(names["moment"], names["kernel"], names.get("argument"))
+def _mark(line: str) -> dict[str, str] | None:
+    """Return the moment, the kernel and, if any, the argument that a line prints."""
+    if "_launch" in line:
+        for pattern in _MARKS:
+            if found := pattern.search(line):
+                return found.groupdict()
     return None
 
 

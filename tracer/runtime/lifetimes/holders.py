@@ -7,7 +7,8 @@ tensors that autograd has saved. It keeps none of these objects alive.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock, get_ident
 from time import monotonic, perf_counter_ns
@@ -45,14 +46,8 @@ def find_holders(storages: Sequence[torch.UntypedStorage], seconds: float = SECO
     some tenths of a second. Raises nothing.
     """
     words: list[list[str]] = [[] for _ in storages]
-    _searches.begin()
-    try:
-        with without_modes():
-            _Search(storages, monotonic() + seconds).run(words)
-    except Exception:
-        return words
-    finally:
-        _searches.end()
+    with _searches.one(), suppress(Exception), without_modes():
+        _Search(storages, monotonic() + seconds).run(words)
     return words
 
 
@@ -78,16 +73,19 @@ class _Searches:
         """(end in ns, thread) of the last search, and of the last search of any other thread."""
         self._lock = Lock()
 
-    def begin(self) -> None:
-        with self._lock:
-            self._running.append(get_ident())
-
-    def end(self) -> None:
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Note that this thread searches."""
         thread = get_ident()
         with self._lock:
-            self._running.remove(thread)
-            others = [entry for entry in self._ended if entry[1] != thread]
-            self._ended = [(perf_counter_ns(), thread), *others[:1]]
+            self._running.append(thread)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running.remove(thread)
+                others = [entry for entry in self._ended if entry[1] != thread]
+                self._ended = [(perf_counter_ns(), thread), *others[:1]]
 
     def elsewhere_since(self, start_ns: int, thread: int) -> bool:
         with self._lock:

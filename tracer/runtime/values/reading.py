@@ -40,14 +40,6 @@ class ValueSink(Protocol):
     def not_saved(self, why: str) -> None: ...
 
 
-@dataclass(frozen=True)
-class SaveTarget:
-    """The saver of tensors, and the recorder of the outcome."""
-
-    saver: TensorSaver
-    sink: ValueSink
-
-
 class PreparedReading(RowGroup):
     """The readers of one point for tensors of one form. Keeps no tensor alive."""
 
@@ -63,11 +55,10 @@ class PreparedReading(RowGroup):
         if elements:
             reader = ElementReader(reader, [part for _, _, part in found], elements)
         unread = len(found) - len(tensors)
+        counts = zip(found, [*reader.looked_at, *[0] * unread], strict=True)
         super().__init__(
-            [
-                ReadRow(p, item, part.name, part.dtype, part.numel, n, part.skipped or _unread(part, n))
-                for (p, item, part), n in zip(found, [*reader.looked_at, *[0] * unread], strict=True)
-            ]
+            ReadRow(p, item, part.name, part.dtype, part.numel, n, part.skipped or _unread(part, n))
+            for (p, item, part), n in counts
         )
         members = [(n, item) for n, value in enumerate(values) for item, _ in _members(value)]
         members.sort(key=lambda at: not _at(values, *at).is_cuda)
@@ -144,11 +135,11 @@ class PlanPoint:
     """One point of a wrapper at which tensors are read. Threads may share it."""
 
     def __init__(
-        self, planned: Sequence[PlannedRead], most_bytes: int | None, save: SaveTarget | None, elements: int = 0
+        self, planned: Sequence[PlannedRead], most_bytes: int | None, saver: TensorSaver | None, elements: int = 0
     ) -> None:
         self.planned = tuple(planned)
         self.last: PreparedReading | None = None
-        self.save = save
+        self.saver = saver
         self._most_bytes, self._elements = most_bytes, elements
         self._forms: dict[tuple[Any, ...], PreparedReading] = {}
 
@@ -157,20 +148,20 @@ class PlanPoint:
         self.last = self._prepare(values)
         return self.last
 
-    def save_all(self, save: SaveTarget, call: GraphCall, values: Sequence[Any]) -> None:
-        if call.number not in save.sink.running:  # another thread has ended the recording, which has written the call
+    def save_all(self, saver: TensorSaver, sink: ValueSink, call: GraphCall, values: Sequence[Any]) -> None:
+        if call.number not in sink.running:  # another thread has ended the recording, which has written the call
             return
         launch = len(call.rows) // 3 - (self.planned[0].moment == "after")
         for planned, value in zip(self.planned, values, strict=True):
             for item, member in _members(value):
-                kept = save.saver.save(
+                kept = saver.save(
                     member, step=call.step, launch=launch, kernel=planned.kernel, argument=planned.name, item=item,
                     moment=planned.moment,
                 )  # fmt: skip
                 if isinstance(kept, str):
-                    save.sink.not_saved(kept)
+                    sink.not_saved(kept)
                 else:
-                    save.sink.saved(
+                    sink.saved(
                         SavedTensor(
                             call.number, planned.site, planned.argument, item, planned.moment, kept.file,
                             kept.dtype, kept.size, kept.tensor_bytes, kept.sha256,
@@ -222,11 +213,11 @@ class ReadPlan:
                 prepared = where.last
                 if prepared is None or not prepared.fits(values):
                     prepared = where.prepare(values)
-                    if prepared.is_sure and where.save is None:
+                    if prepared.is_sure and where.saver is None:
                         self._quick[place] = prepared
                 call.readings.append((prepared, prepared.read(values)))
-                if where.save is not None:
-                    where.save_all(where.save, call, values)
+                if where.saver is not None:
+                    where.save_all(where.saver, self._sink, call, values)
         except Exception as error:
             self._places[place] = self._quick[place] = None
             self._sink.failed("values", error)

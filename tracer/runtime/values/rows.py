@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import count
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ class ReadRow(NamedTuple):
 class RowGroup:
     """The descriptions of the rows of one block: of one reading, or of several or some of them."""
 
-    def __init__(self, rows: Sequence[ReadRow]) -> None:
+    def __init__(self, rows: Iterable[ReadRow]) -> None:
         self.number = next(_numbers)
         """Number that is equal for groups with equal rows."""
         self.rows = list(rows)
