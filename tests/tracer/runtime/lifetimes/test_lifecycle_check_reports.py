@@ -31,7 +31,7 @@ def planted() -> None:
 
 
 def test_what_is_found_is_logged_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle_checks, "_reports", Reports())
+    monkeypatch.setattr(lifecycle_checks, "reports", Reports())
     with inductor_config.patch({"test_configs.track_memory_lifecycle": None}), caplog.at_level(logging.INFO):
         planted()
         planted()
