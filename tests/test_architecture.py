@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jinja2 import meta
 
-from stepscope.viewer.web import registry
+from stepscope.viewer.web import registry, render
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_LINES = 450
@@ -256,6 +257,31 @@ def test_every_capability_is_one_folder_and_one_line() -> None:
             assert capability.module("filters").FILTERS.keys()
     rooms = [capability.room for capability in registry.CAPABILITIES]
     assert len(rooms) == len(set(rooms))
+
+
+def test_core_templates_use_no_filter_of_a_capability() -> None:
+    """They are compiled without the capabilities' filters, which fails for an unknown one."""
+    env = render.environment()
+    core = env.overlay()
+    core.filters = {
+        name: one for name, one in env.filters.items() if not any(name in m.FILTERS for m in registry.filters())
+    }
+    own = {name for module in registry.filters() for name in module.GLOBALS} - {"vocabulary"}
+    for path in (ROOT / "templates" / "core").glob("*.html"):
+        text = path.read_text("utf-8")
+        core.compile(text)
+        assert not meta.find_undeclared_variables(core.parse(text)) & own, path
+
+
+def test_the_report_and_core_name_no_template_of_a_capability() -> None:
+    """The overview, which is the first page of a report, is the only one that it names."""
+    named = {
+        room
+        for folder in ("core", "report")
+        for path in (ROOT / "templates" / folder).glob("*.html")
+        for room in re.findall(r'"(\w+)/\w+\.html"', path.read_text("utf-8"))
+    }
+    assert named == {"core", "overview"}
 
 
 def tracked_files() -> list[Path]:

@@ -74,17 +74,11 @@ def metric_text(value: object) -> str:
     return value if isinstance(value, str) else to_json(value)
 
 
-def compile_slug(compile_id: str) -> str:
-    """Return the compile id as a single path segment."""
-    return compile_id.replace("/", "_")
-
-
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "flame_height": flame_height,
     "metric": metric_text,
     "metric_name": metric_name,
     "compile_status": attrgetter("shown_status"),
     "compile_reason": compile_reason,
-    "compile_slug": compile_slug,
 }
 GLOBALS = {"cache_names": CACHE_NAMES, "cache_signs": CACHE_SIGNS, "status_signs": STATUS_SIGNS}

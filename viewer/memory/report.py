@@ -15,13 +15,13 @@ from stepscope.viewer.web.addresses import NotThere, Request
 from stepscope.viewer.web.parts import part
 
 if TYPE_CHECKING:
-    from stepscope.viewer.memory.rows import LiveCurve
     from stepscope.viewer.store.trace import Trace
 
 MOST_GRAPHS = 24
 MOST_RECOMPUTE = 24
 MOST_LISTED = 40
 """Maximum number of model lines, mismatches and scheduled buffers that are listed for each graph."""
+MOST_MINI_CURVES = 6
 LIVE_WIDTH = 400
 """Width in points of the curve below each timeline."""
 KINDS = ("lifetime_mismatch", "recompute_mismatch", "estimate_gap", "growth")
@@ -34,34 +34,34 @@ class ReportedMemory:
     run: memory_page.MemoryOverviewPage | None = None
     graphs: list[graph_page.GraphMemoryPage] = field(default_factory=list)
     recompute: list[memory_page.RecomputePage] = field(default_factory=list)
-    live: dict[str, LiveCurve] = field(default_factory=dict)
-    """Live bytes, keyed by log and step."""
 
 
 def collect(trace: Trace, contents: Contents) -> None:
     """Add the memory of the run and of some graphs to the report, and live bytes below each timeline."""
     findings = contents.overview.findings
     contents.shown["memory"] = memory = part("Memory", ReportedMemory(), _collect, trace, findings)
+    contents.shown["live"] = {}
     part("The memory of the steps", None, _collect_live, trace, contents, memory)
 
 
 def _collect_live(trace: Trace, contents: Contents, memory: ReportedMemory) -> None:
+    """Add live bytes, keyed by log and step, and the small curves of the first page."""
     if memory.run is None:
         return
-    contents.say_left_out(
-        len(memory.run.graphs) + memory.run.graphs_left, len(memory.graphs), "memory curves of graphs"
-    )
-    for step, timeline in contents.shown["steps"]:
+    of_run = len(memory.run.graphs) + memory.run.graphs_left
+    contents.say_left_out(of_run, len(memory.graphs), "memory curves of graphs")
+    contents.mini_curves = memory.run.graphs[:MOST_MINI_CURVES]
+    contents.mini_curves_left = of_run - len(contents.mini_curves)
+    for step, timeline in contents.shown.get("steps", []):
         window = timeline.window_start_ns, timeline.window_end_ns
         curve = live_curve(trace, timeline.log, *window, LIVE_WIDTH)
         if curve is not None:
-            memory.live[f"{step.log} {step.step}"] = curve
+            contents.shown["live"][f"{step.log} {step.step}"] = curve
 
 
 def data(contents: Contents) -> dict[str, Any]:
     """Return what the report's scripts draw: curves by address, and live bytes by log and step."""
-    memory = contents.shown["memory"]
-    return {"memory": _plots(memory), "live": memory.live}
+    return {"memory": _plots(contents.shown["memory"]), "live": contents.shown["live"]}
 
 
 def _collect(trace: Trace, findings: list[Finding]) -> ReportedMemory:

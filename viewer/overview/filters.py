@@ -1,4 +1,4 @@
-"""Template filters for the overview: the parts of a finding's card, and names of runs."""
+"""Template filters for the overview: the parts of a finding's card."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepscope.viewer.ingest.damage import REASONS
-from stepscope.viewer.overview.rows import SIDES, Finding, RunRow
+from stepscope.viewer.overview.rows import SIDES, Finding
 from stepscope.viewer.text import formats
 
 SEVERITY_SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
@@ -64,25 +64,10 @@ def is_rows(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
 
 
-def rank_of(runs: list[RunRow], log: int) -> str:
-    rank = next((run.rank for run in runs if run.log == log), None)
-    return f"log {log}" if rank is None else str(rank)
-
-
-def run_name(runs: list[RunRow], log: int) -> str:
-    """Return ``rank 3``, with the log if several logs have that rank, or only the log if it has no rank."""
-    rank = next((run.rank for run in runs if run.log == log), None)
-    if rank is None:
-        return f"log {log}"
-    return f"rank {rank}" if sum(run.rank == rank for run in runs) == 1 else f"rank {rank}, log {log}"
-
-
 FILTERS = {
     "evidence": formats.evidence_text,
     "evidence_label": formats.evidence_label,
     "evidence_parts": evidence_parts,
-    "rank_of": rank_of,
-    "run_name": run_name,
 }
 GLOBALS = {
     "finding_pages": FINDING_PAGES,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import parse_qsl
 
 from stepscope.viewer.ranks.page import RankDifferencePage, difference_page, ranks_page
@@ -26,8 +25,3 @@ def _collect(trace: Trace, contents: Contents) -> None:
             differences.append(difference_page(trace, Request({}, dict(parse_qsl(query)))))
     if differences:
         contents.shown["ranks"] = ranks_page(trace, Request({}, {}))
-
-
-def data(_contents: Contents) -> dict[str, Any]:
-    """Return nothing, because the pages about ranks need no scripts."""
-    return {}

@@ -19,8 +19,11 @@ class Contents:
     """The contents of a report, and sentences about what it leaves out."""
 
     overview: Overview
+    mini_curves: list[Any] = field(default_factory=list)
+    """Curves of the graphs with the highest peaks, for the first page."""
+    mini_curves_left: int = 0
     shown: dict[str, Any] = field(default_factory=dict)
-    """Parts of the report, keyed by their names in the template."""
+    """Parts of the report, keyed by their names in the templates."""
     left_out: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     """Sentences about the parts that could not be built."""

@@ -20,8 +20,11 @@ from stepscope.viewer.web import assets, registry, render
 from stepscope.viewer.web.frame import frame
 from stepscope.viewer.web.parts import failures
 
-SCRIPTS = ("#js/core/page.js", "#js/report/page.js")
-"""Scripts that a report loads first."""
+
+def scripts() -> list[str]:
+    """Return the scripts that a report loads first: its own, and those of the capabilities with pages in it."""
+    of_rooms = [f"#js/{capability.room}/report.js" for capability in registry.in_report()]
+    return ["#js/core/page.js", "#js/report/page.js", *(name for name in of_rooms if name in assets.script_modules())]
 
 
 def render_report(trace: Trace, *, redact: bool = False, note: str | None = None) -> str:
@@ -34,8 +37,9 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
         contents, answer = redactor.redact(contents), redactor.redact(answer)
         contents.left_out += ["source and generated code", *(["the note"] if note else [])]
     data: dict[str, Any] = {}
-    for module in registry.reports():
-        data |= module.data(contents)
+    for capability in registry.in_report():
+        module = capability.module("report")
+        data |= module.data(contents) if hasattr(module, "data") else {}
     template = render.environment(root="#", redacted=redact).get_template("report/page.html")
     html = template.render(
         contents=SimpleNamespace(**vars(contents), **contents.shown),
@@ -45,11 +49,12 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
         summary=answer,
         css=Markup(assets.content(assets.SHEET).decode()),
         theme=Markup(assets.content("js/core/theme.js").decode()),
-        scripts=SCRIPTS,
-        imports=assets.inlined_import_map(*SCRIPTS),
+        rooms=[capability.room for capability in registry.in_report()],
+        scripts=scripts(),
+        imports=assets.inlined_import_map(*scripts()),
         packed=packed(data),
     )
-    return without_dead_links(html, {graph: len(lines) for graph, lines in data["wrappers"].items()})
+    return without_dead_links(html, {graph: len(lines) for graph, lines in data.get("wrappers", {}).items()})
 
 
 def packed(data: Any) -> str:
@@ -60,8 +65,8 @@ def collect(trace: Trace) -> Contents:
     """Collect the contents of the report; a part that fails is left out and named."""
     contents = Contents(overview(trace))
     with failures() as failed:
-        for module in registry.reports():
-            module.collect(trace, contents)
+        for capability in registry.in_report():
+            capability.module("report").collect(trace, contents)
     contents.failed = failed
     if contents.overview.counts.records:
         contents.left_out.append("the records themselves and their payloads")

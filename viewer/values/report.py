@@ -50,7 +50,7 @@ class ReportedValues:
 
 def collect(trace: Trace, contents: Contents) -> None:
     """Choose the values of launches that findings name, and of launches whose panel the report has."""
-    described = [page.launch for panels in contents.shown["panels"] for page in panels if page]
+    described = [page.launch for panels in contents.shown.get("panels", []) for page in panels if page]
     values = part("Values", ReportedValues(), _collect, trace, contents.overview.findings, described)
     contents.shown["values"] = values
     contents.say_left_out(len(values.rows), len(values.kernels), "kernels")

@@ -135,6 +135,11 @@ def unslug(text: str) -> str:
     return "" if text == "~" else unquote(text.replace("~", "%"), errors="surrogatepass")
 
 
+def compile_slug(compile_id: str) -> str:
+    """Return the compile id as a single path segment."""
+    return compile_id.replace("/", "_")
+
+
 def query_text(values: Mapping[str, object]) -> str:
     """Return the query string, without values that are None or empty."""
     return urlencode({name: value for name, value in values.items() if value is not None and value != ""})

@@ -84,3 +84,16 @@ def script_name(run: RunRow) -> str:
         return f"-m {argv[argv.index('-m') + 1]}"
     script = next((part for part in argv if part.endswith(".py")), None) or (argv[0] if argv else run.path)
     return script.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def rank_of(runs: list[RunRow], log: int) -> str:
+    rank = next((run.rank for run in runs if run.log == log), None)
+    return f"log {log}" if rank is None else str(rank)
+
+
+def run_name(runs: list[RunRow], log: int) -> str:
+    """Return ``rank 3``, with the log if several logs have that rank, or only the log if it has no rank."""
+    rank = next((run.rank for run in runs if run.log == log), None)
+    if rank is None:
+        return f"log {log}"
+    return f"rank {rank}" if sum(run.rank == rank for run in runs) == 1 else f"rank {rank}, log {log}"

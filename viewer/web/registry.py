@@ -37,16 +37,15 @@ class Capability:
     has_filters: bool = False
     """Whether its module `filters` defines `FILTERS` and `GLOBALS` for its templates."""
     in_report: bool = False
-    """Whether its module `report` defines `collect`, for its part of a report, and `data`, for the scripts."""
+    """Whether reports have pages of it: its module `report` defines `collect` and, for scripts, `data`; its template
+    `report.html` defines `links` and `pages`; and its script `report.js`, if there is one, defines `mount`."""
 
     def module(self, name: str) -> ModuleType:
         return import_module(f"stepscope.viewer.{self.room}.{name}")
 
 
 CAPABILITIES = (
-    Capability(
-        "overview", (Section("Overview", "/"),), ("page", "summary", "problems_page"), has_filters=True, in_report=True
-    ),
+    Capability("overview", (Section("Overview", "/"),), ("page", "summary"), has_filters=True),
     Capability("steps", (Section("Steps", "/steps", "steps"),), has_filters=True, in_report=True),
     Capability("graphs", (Section("Graphs", "/graphs", "graphs"),), has_filters=True, in_report=True),
     Capability("memory", (Section("Memory", "/memory"),), ("page", "graph_page"), has_filters=True, in_report=True),
@@ -64,6 +63,7 @@ CAPABILITIES = (
         in_report=True,
     ),
     Capability("ranks", (Section("Ranks", "/ranks", "logs", least=2),), in_report=True),
+    Capability("problems", in_report=True),
     Capability("records", (Section("Records", "/records", "records"),)),
     Capability("search", (Section("SQL", "/sql"),)),
     Capability("exports"),
@@ -99,6 +99,6 @@ def filters() -> Iterator[ModuleType]:
     return (capability.module("filters") for capability in CAPABILITIES if capability.has_filters)
 
 
-def reports() -> Iterator[ModuleType]:
-    """Return the modules that collect parts of a report."""
-    return (capability.module("report") for capability in CAPABILITIES if capability.in_report)
+def in_report() -> list[Capability]:
+    """Return the capabilities with pages in a report, in the order of these pages."""
+    return [capability for capability in CAPABILITIES if capability.in_report]

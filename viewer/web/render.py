@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,8 @@ from stepscope.viewer.text import formats
 from stepscope.viewer.text.formats import format_bytes, format_count, format_ns, to_json
 from stepscope.viewer.text.highlight import Language, highlight
 from stepscope.viewer.web import assets, registry
-from stepscope.viewer.web.addresses import query_text, slug
+from stepscope.viewer.web.addresses import compile_slug, query_text, slug
+from stepscope.viewer.web.frame import rank_of, run_name
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -22,35 +24,26 @@ if TYPE_CHECKING:
     from stepscope.viewer.web.follow import Reading
 
 
-def bytes_html(value: int | None, reason: str = "not recorded") -> Markup:
-    if value is None:
-        return unknown_html(reason)
-    return Markup('<span title="{} bytes">{}</span>').format(format_count(value), format_bytes(value))
+_SHOWN = Markup('<span title="{}">{}</span>')
 
 
-def ns_html(value: int | None, reason: str = "not recorded") -> Markup:
-    if value is None:
-        return unknown_html(reason)
-    return Markup('<span title="{} ns">{}</span>').format(format_count(value), format_ns(value))
+def or_unknown(shown: Callable[[Any], Markup]) -> Callable[..., Markup]:
+    """Return a filter that shows a value with `shown`, and a dash with the reason for a value that is unknown."""
+
+    def html(value: Any, reason: str = "not recorded") -> Markup:
+        if value is None or value == "":
+            return Markup('<span class="unknown" title="{}" aria-label="unknown: {}">–</span>').format(reason, reason)
+        return shown(value)
+
+    return html
 
 
-def count_html(value: int | None, reason: str = "not recorded") -> Markup:
-    return unknown_html(reason) if value is None else Markup(escape(format_count(value)))
-
-
-def unknown_html(reason: str) -> Markup:
-    return Markup('<span class="unknown" title="{}" aria-label="unknown: {}">–</span>').format(reason, reason)
-
-
-def known_html(value: object, reason: str = "not recorded") -> Markup:
-    return unknown_html(reason) if value is None or value == "" else escape(value)
-
-
-def value_html(value: float | None, reason: str = "not recorded") -> Markup:
-    """Return an element of a tensor, with its exact value on hover."""
-    if value is None:
-        return unknown_html(reason)
-    return Markup('<span title="{}">{}</span>').format(repr(value), formats.format_value(value))
+bytes_html = or_unknown(lambda value: _SHOWN.format(f"{value:,} bytes", format_bytes(value)))
+ns_html = or_unknown(lambda value: _SHOWN.format(f"{value:,} ns", format_ns(value)))
+value_html = or_unknown(lambda value: _SHOWN.format(repr(value), formats.format_value(value)))
+"""Filter for an element of a tensor, with its exact value on hover."""
+count_html = or_unknown(lambda value: escape(format_count(value)))
+known_html = or_unknown(escape)
 
 
 def pretty(value: object) -> str:
@@ -99,6 +92,9 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         known=known_html,
         value=value_html,
         slug=slug,
+        compile_slug=compile_slug,
+        rank_of=rank_of,
+        run_name=run_name,
         code=code_html,
         asset=address_of_asset,
         basename=formats.basename,

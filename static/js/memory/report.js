@@ -2,7 +2,8 @@
 import { mountGraphMemory, mountRecompute, mountRun } from "#js/memory/plots.js";
 import { mountTreemap } from "#js/memory/treemap.js";
 
-export function mountMemory(page, data, leads) {
+export function mount(page, route, { memory }, leads) {
+  const data = memory[route.page];
   for (const box of page.querySelectorAll(".treemap:empty")) mountTreemap(box, { root: "#" });
   if (!data) return;
   const empty = (name) => page.querySelector(`[${name}]:empty`);

@@ -19,8 +19,8 @@ from stepscope.viewer.graphs.page import GraphPage
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory import rows as memory_rows
 from stepscope.viewer.memory.report import ReportedMemory
-from stepscope.viewer.overview.problems_page import ProblemsPage
 from stepscope.viewer.overview.rows import Finding, StepRow
+from stepscope.viewer.problems.page import ProblemsPage
 from stepscope.viewer.ranks.page import RankDifferencePage, RanksPage
 from stepscope.viewer.redaction import own_words, proofs, rules
 from stepscope.viewer.redaction.redactor import Redactor

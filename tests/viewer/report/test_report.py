@@ -15,7 +15,7 @@ from stepscope.viewer.report import write as report_write
 from stepscope.viewer.report.write import render_report
 from stepscope.viewer.steps import report as steps_report
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web import assets
+from stepscope.viewer.web import assets, registry
 from tests.logs import compile_summary_logs, synthetic
 from tests.logs.synthetic import LogBuilder
 from tests.logs.unpacking import data_of
@@ -32,10 +32,24 @@ def test_report_needs_nothing_else(opened: Opened) -> None:
 
 
 def test_report_holds_the_scripts_that_it_uses_and_no_others() -> None:
-    known, roots = assets.script_modules(), {*report_write.SCRIPTS}
-    held = assets.inlined_import_map(*report_write.SCRIPTS)["imports"]
+    known, roots = assets.script_modules(), {*report_write.scripts()}
+    held = assets.inlined_import_map(*report_write.scripts())["imports"]
     named = {name: set(re.findall(r'"(#js/[^"]+)"', known[name].read_text("utf-8"))) for name in held}
     assert roots.union(*named.values()) == set(held) < set(known)
+
+
+@pytest.mark.parametrize("room", [capability.room for capability in registry.in_report()])
+def test_a_report_without_a_capability_lacks_its_pages_alone(
+    room: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = opened(synthetic.recorded())
+    of_all = set(re.findall(r'data-route="([^"?]*)', render_report(trace)))
+    others = tuple(capability for capability in registry.CAPABILITIES if capability.room != room)
+    monkeypatch.setattr(registry, "CAPABILITIES", others)
+    html = render_report(trace)
+    kept = set(re.findall(r'data-route="([^"?]*)', html))
+    assert {"/", "left out"} <= kept < of_all or room in ("memory", "ranks")
+    assert f"#js/{room}/report.js" not in html.partition('<script type="module">')[2].partition("</script>")[0]
 
 
 def test_a_note_is_text_on_the_first_page(opened: Opened) -> None:

@@ -19,7 +19,7 @@ from stepscope.viewer.compiles.page import CompilesPage
 from stepscope.viewer.compiles.provenance_page import ProvenancePage
 from stepscope.viewer.graphs.page import GraphPage, GraphsPage
 from stepscope.viewer.overview.page import OverviewPage
-from stepscope.viewer.overview.problems_page import ProblemsPage
+from stepscope.viewer.problems.page import ProblemsPage
 from stepscope.viewer.ranks.page import RankDifferencePage, RanksPage
 from stepscope.viewer.records.page import RecordShown, RecordsPage
 from stepscope.viewer.search.page import SearchPage, SqlPage, TablesPage

@@ -31,4 +31,4 @@ def problems_page(trace: Trace, request: Request) -> ProblemsPage:
     return ProblemsPage(problems(trace), missing, failed, failures)
 
 
-ROUTES = (Page("/problems", "records/problems.html", "Problems", ProblemsPage, problems_page),)
+ROUTES = (Page("/problems", "problems/page.html", "Problems", ProblemsPage, problems_page),)

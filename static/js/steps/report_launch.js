@@ -1,0 +1,39 @@
+// The launches in a report, which has one panel for the same launch of identical calls.
+
+/** Returns the panel of a launch, copied from the same launch of an identical call and adapted to this one. */
+export function launchOf({ panels, calls, values, deaths }, timeline, id) {
+  const [index, ids] = calls.find(([, ids]) => ids.includes(id)) ?? [];
+  const panel = ids && panels[index][ids.indexOf(id)];
+  if (!panel) return null;
+  const { launch: row, code_lines } = panel;
+  const described = panels[index].map((other) => other?.launch.launch);
+  const columns = timeline.launches;
+  const at = columns.launch.indexOf(id);
+  const start = timeline.window_start_ns + columns.start_ns[at];
+  const duration = columns.duration_ns[at];
+  const [least, most] = [Math.min(...columns.launch), Math.max(...columns.launch)];
+  const move = (launch) => (launch === null ? null : ids[described.indexOf(launch)] ?? null);
+  const moved = (rows, change) => Object.fromEntries(Object.entries(rows).map(([argument, value]) => [argument, change(value)]));
+  return {
+    launch: {
+      ...row,
+      launch: id,
+      step: timeline.step,
+      log: timeline.log,
+      thread: columns.thread[at],
+      ordinal: id - least + 1,
+      of: timeline.total_launches,
+      start_ns: start,
+      step_offset_ns: start - timeline.start_ns,
+      duration_ns: duration < 0 ? null : duration,
+      device_duration_ns: row.launch === id ? row.device_duration_ns : null,
+      previous: id > least ? id - 1 : null,
+      next: id < most ? id + 1 : null,
+      written_by: moved(row.written_by, move),
+      values: values ? values[id] ?? null : [],
+      read_by: moved(row.read_by, (readers) => readers.map(move)),
+    },
+    code_lines,
+    death: deaths?.[id] ?? null,
+  };
+}

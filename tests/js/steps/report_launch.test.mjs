@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { launchOf } from "../../../static/js/steps/report_launch.js";
+
+const panels = [[
+  { launch: { launch: 4, device_duration_ns: 9, written_by: {}, read_by: { 0: [5] }, site: "a" }, code_lines: [] },
+  { launch: { launch: 5, device_duration_ns: 9, written_by: { 0: 4, 1: null }, read_by: {}, site: "b" }, code_lines: [] },
+]];
+const data = { panels, calls: [[0, [4, 5]], [0, [14, 16]]] };
+const timeline = {
+  log: 0, step: 2, start_ns: 1_000, window_start_ns: 1_000, total_launches: 3,
+  launches: { launch: [14, 15, 16], thread: [3, 4, 3], start_ns: [100, 200, 300], duration_ns: [50, 60, -1] },
+};
+
+test("a launch takes the description of the same launch in an equal call", () => {
+  const { launch } = launchOf(data, timeline, 16);
+  assert.deepEqual(launch.written_by, { 0: 14, 1: null });
+  assert.deepEqual([launch.site, launch.step, launch.ordinal, launch.of], ["b", 2, 3, 3]);
+  assert.deepEqual([launch.step_offset_ns, launch.duration_ns, launch.device_duration_ns], [300, null, null]);
+  assert.deepEqual([launch.previous, launch.next], [15, null]);
+  assert.deepEqual(launchOf(data, timeline, 14).launch.read_by, { 0: [16] });
+});
+
+test("values are those of the launch itself, never of the one that it shares a description with", () => {
+  const values = { 14: ["of 14"] };
+  assert.deepEqual(launchOf({ ...data, values }, timeline, 14).launch.values, ["of 14"]);
+  assert.equal(launchOf({ ...data, values }, timeline, 16).launch.values, null);
+  assert.deepEqual(launchOf({ ...data, values: null }, timeline, 14).launch.values, []);
+});
+
+test("a launch that was left out has no description", () => {
+  assert.equal(launchOf(data, timeline, 99), null);
+  assert.equal(launchOf({ panels: [panels[0].slice(0, 1)], calls: data.calls }, timeline, 16), null);
+});
