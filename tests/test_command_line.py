@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from stepscope.tracer._version import __version__
 from stepscope.viewer.cli import COMMANDS, app
-from stepscope.viewer.cli.extras import PACKAGES
+from stepscope.viewer.cli.commands import PACKAGES
 from tests.logs.synthetic import LogBuilder, compile_records
 from tests.waiting import PATIENCE_S
 

@@ -10,6 +10,7 @@ from importlib import import_module
 
 import click
 
+from stepscope.tracer._version import __version__
 from stepscope.viewer.errors import StepscopeError
 
 COMMANDS = {
@@ -45,14 +46,20 @@ class Commands(click.Group):
 
 
 def _print_versions(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    """Print the versions of stepscope, torch and Python in one line, without importing torch, which takes seconds."""
     if wanted:
-        from stepscope.viewer.cli.versions import versions
+        import platform
+        from importlib.metadata import PackageNotFoundError, version
 
-        click.echo(versions())
+        try:
+            torch = f"torch {version('torch')}"
+        except PackageNotFoundError:
+            torch = "no torch"
+        click.echo(f"stepscope {__version__} ({torch}, Python {platform.python_version()})")
         ctx.exit()
 
 
-@click.group(cls=Commands, invoke_without_command=True)
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"show_default": True})
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_versions,
     help="Show the versions of stepscope, torch and Python.",

@@ -10,10 +10,13 @@ import click
 
 from stepscope.viewer.cli.commands import (
     COUNT,
-    PATH,
     ReadingCommand,
     chosen,
+    echo_json,
+    file_option,
     finite,
+    force_option,
+    json_option,
     latest_option,
     note,
     trace_argument,
@@ -66,8 +69,8 @@ def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> 
 @click.option("--case", is_flag=True, help="Match upper and lower case.")
 @click.option("--kind", metavar="NAME", help="Search only records of this event or artifact name.")
 @click.option("--compile-id", metavar="ID", help="Search only records of this compile, such as 0/0.")
-@click.option("--limit", type=COUNT, metavar="N", default=1000, show_default=True, help="Show at most this many lines.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON for programs.")
+@click.option("--limit", type=COUNT, metavar="N", default=1000, help="Show at most this many lines.")
+@json_option
 def search(
     trace_and_text: list[str],
     regex: bool,
@@ -78,8 +81,6 @@ def search(
     as_json: bool,
 ) -> None:
     """Find a text in payloads and headers. Each hit is a line: log, record, kind, compile, line number, the line."""
-    import orjson
-
     from stepscope.viewer.search.queries.search import search as look
     from stepscope.viewer.search.queries.search import search_text
     from stepscope.viewer.store.open import open_trace
@@ -92,7 +93,7 @@ def search(
             opened, text, regex=regex, case=case, kind=kind, compile_id=compile_id, limit=limit, seconds=float("inf")
         )
     if as_json:
-        sys.stdout.write(orjson.dumps(piece, option=orjson.OPT_INDENT_2).decode() + "\n")
+        echo_json(piece)
         return
     for hit in piece.hits:
         click.echo(search_text(hit))
@@ -105,30 +106,25 @@ def search(
 @click.command(cls=ReadingCommand)
 @words("TRACE... STATEMENT", "The trace, and then a statement in DuckDB's SQL.", "trace_and_statement")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON for programs: the columns, and each row as a list.")
-@click.option(
-    "--limit", type=COUNT, metavar="N", default=100_000, show_default=True, help="Show at most this many rows."
-)
+@click.option("--limit", type=COUNT, metavar="N", default=100_000, help="Show at most this many rows.")
 @click.option(
     "--max-seconds",
     type=click.FloatRange(min=0.001),
     callback=finite,
     metavar="SECONDS",
     default=600.0,
-    show_default=True,
     help="End a statement that takes longer.",
 )
 @click.option(
     "--max-memory",
     metavar="BYTES",
     default="4G",
-    show_default=True,
     help="End a statement that takes more memory: 500M, 4G, or a number of bytes.",
 )
 @click.option(
     "--max-bytes",
     metavar="BYTES",
     default="100M",
-    show_default=True,
     help="Show at most this many bytes in all cells together.",
 )
 def sql(
@@ -136,8 +132,6 @@ def sql(
 ) -> None:
     """Ask the index of a trace in SQL. `select * from information_schema.tables` lists what the index holds."""
     import csv
-
-    import orjson
 
     from stepscope.viewer.search.ask import ask
     from stepscope.viewer.store.open import open_trace
@@ -153,7 +147,7 @@ def sql(
             opened, statement, limit, max_seconds, memory_bytes=memory, answer_bytes=most, cell_characters=most
         )
     if as_json:
-        sys.stdout.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() + "\n")
+        echo_json(answer)
         return
     out = csv.writer(sys.stdout, lineterminator="\n")
     rows = [answer.columns, *answer.rows]
@@ -180,8 +174,8 @@ def _size(option: str, text: str) -> int:
     "The trace, and then the number of a saved tensor. Without a number all of them are listed.",
     "trace_and_id",
 )
-@click.option("--out", "-o", type=PATH, metavar="FILE", help="Copy the .pt file to this file.")
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@file_option(metavar="FILE", help="Copy the .pt file to this file.")
+@force_option
 def tensor(trace_and_id: list[str], out: Path | None, force: bool) -> None:
     """List the tensors that --level save wrote, describe one, or copy its file for torch.load."""
     from stepscope.viewer.store.open import open_trace

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from stepscope.viewer.cli.extras import need_viewer
+from stepscope.viewer.errors import StepscopeError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+PACKAGES = ["duckdb", "fastapi", "fsspec", "jinja2", "starlette", "uvicorn"]
+"""Packages that reading a trace needs, but recording does not."""
+if sys.version_info < (3, 14):  # part of the standard library since 3.14
+    PACKAGES.append("backports.zstd")
 
 
 def whole_number(least: int, most: int = 2**63 - 1) -> Callable[[object], int]:
@@ -60,6 +66,20 @@ class ReadingCommand(Command):
         return super().invoke(ctx)
 
 
+def need_viewer(command: str) -> None:
+    """Raise StepscopeError with the command that installs a missing package."""
+    missing = next((name for name in PACKAGES if not _is_there(name)), None)
+    if missing is not None:
+        raise StepscopeError(f"`{command}` needs {missing}, which is not installed: pip install 'stepscope[viewer]'")
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # the parent package is missing
+        return False
+
+
 class ToldArgument(click.Argument):
     """An argument with a help text, which older versions of click do not support."""
 
@@ -85,6 +105,22 @@ latest_option = click.option(
     is_flag=True,
     help="Read only the newest log of a folder. A folder keeps the logs of older runs.",
 )
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON for programs.")
+force_option = click.option("--force", is_flag=True, help="Overwrite an existing file.")
+
+
+def file_option(**settings: Any) -> Callable[[Function], Function]:
+    """Declare the option for the output of a command."""
+    return click.option("--out", "-o", type=PATH, **settings)
+
+
+def echo_json(value: object) -> None:
+    """Print a value as JSON."""
+    import orjson
+
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
 
 
 def finite(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:

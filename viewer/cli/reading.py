@@ -11,10 +11,12 @@ import click
 from stepscope.viewer.cli.commands import (
     COUNT,
     NUMBER,
-    PATH,
     ReadingCommand,
     ToldArgument,
     chosen,
+    echo_json,
+    file_option,
+    json_option,
     latest_option,
     note,
     one_of,
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     type=whole_number(0, 65535),
     metavar="N",
     default=8686,
-    show_default=True,
     help="Listen on this port; 0 takes a free one.",
 )
 @latest_option
@@ -75,27 +76,23 @@ def _serve_growing(trace: list[str], port: int) -> None:
 
 @click.command(cls=ReadingCommand)
 @trace_argument
-@click.option("--json", "as_json", is_flag=True, help="Write JSON for programs.")
+@json_option
 @latest_option
 def summary(trace: list[str], as_json: bool, latest: bool) -> None:
     """Show the findings and the facts of a trace in the terminal."""
-    import orjson
-
     from stepscope.viewer.overview import summary as summaries
     from stepscope.viewer.store.open import open_trace
 
     with open_trace(chosen(trace, latest)) as opened:
         if as_json:
-            sys.stdout.write(orjson.dumps(summaries.summary(opened), option=orjson.OPT_INDENT_2).decode() + "\n")
+            echo_json(summaries.summary(opened))
         else:
             sys.stdout.write(summaries.summary_text(opened) + "\n")
 
 
 @click.command(cls=ReadingCommand)
 @trace_argument
-@click.option(
-    "--out", "-o", type=PATH, metavar="FILE", default="report.html", show_default=True, help="Write to this file."
-)
+@file_option(metavar="FILE", default="report.html", help="Write to this file.")
 @click.option(
     "--redact",
     is_flag=True,
@@ -138,7 +135,6 @@ def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None
     "--table",
     metavar="NAME",
     default="storages",
-    show_default=True,
     help="csv, parquet: write this table; storages has a row for each storage.",
 )
 @click.option("--record", type=NUMBER, metavar="ID", help="raw: write this record; the table `records` lists them.")
@@ -148,10 +144,9 @@ def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None
     metavar="RANGE",
     help="raw: write these bytes; 0-99 is the first 100, 100- the rest, -50 the last 50.",
 )
-@click.option(
-    "--out", "-o", type=PATH, metavar="FILE",
-    help="Write to this file; - is standard output. chrome: a name that ends in .gz is packed.",
-)  # fmt: skip
+@file_option(
+    metavar="FILE", help="Write to this file; - is standard output. chrome: a name that ends in .gz is packed."
+)
 def export(trace: list[str], to: str, table: str, record: int | None, part: str | None, out: Path | None) -> None:
     """Write tables, the timeline or the payloads of a trace for other programs."""
     from stepscope.viewer.exports.write import export as write

@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepscope.viewer.cli.commands import COUNT, PATH, Command, ReadingCommand, ToldArgument, finite, note, one_of
-from stepscope.viewer.cli.extras import need_viewer
+from stepscope.viewer.cli.commands import (
+    COUNT,
+    PATH,
+    Command,
+    ReadingCommand,
+    ToldArgument,
+    file_option,
+    finite,
+    need_viewer,
+    note,
+    one_of,
+)
 from stepscope.viewer.errors import StepscopeError
 
 if TYPE_CHECKING:
@@ -20,15 +30,7 @@ if TYPE_CHECKING:
 
 AOTI_LEVELS = ("launches", "values", "save")
 MAX_RUNS = 5
-FOLDER = click.option(
-    "--out",
-    "-o",
-    type=PATH,
-    metavar="DIR",
-    default="stepscope_trace",
-    show_default=True,
-    help="Write the logs to this folder.",
-)
+FOLDER = file_option(metavar="DIR", default="stepscope_trace", help="Write the logs to this folder.")
 
 
 @click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -41,7 +43,6 @@ FOLDER = click.option(
     "--level",
     metavar="LEVEL",
     default="launches",
-    show_default=True,
     shell_complete=one_of("off", "launches", "values", "save"),
     help="Record off: nothing; launches: names, arguments, times; values: also statistics of the tensors before "
     "and after each launch; save: also the tensors themselves, as .pt files.",
@@ -50,12 +51,14 @@ FOLDER = click.option(
     "--kernels",
     metavar="GLOBS",
     default="",
+    show_default=False,
     help="values, save: read only kernels whose names match; separate globs with commas.",
 )
 @click.option(
     "--args",
     metavar="GLOBS",
     default="",
+    show_default=False,
     help="values, save: read only arguments whose names match; separate globs with commas.",
 )
 @click.option(
@@ -67,7 +70,6 @@ FOLDER = click.option(
     "--every",
     metavar="N",
     default="1",
-    show_default=True,
     help="values, save: read only every N-th step, starting with the first of --steps.",
 )
 @click.option(
@@ -80,7 +82,6 @@ FOLDER = click.option(
     "--elements",
     metavar="N",
     default="0",
-    show_default=True,
     help="values, save: keep all elements of tensors with at most this many elements (1024 at most).",
 )
 @click.option(
@@ -90,14 +91,12 @@ FOLDER = click.option(
     "--save-quota",
     metavar="BYTES",
     default="1GB",
-    show_default=True,
     help="save: limit the .pt files of each process to this number of bytes.",
 )
 @click.option(
     "--lifetimes",
     metavar="MODE",
     default="log",
-    show_default=True,
     shell_complete=one_of("log", "assert", "off"),
     help="Track allocations and frees of the tensors' storages: log, assert or off.",
 )
@@ -121,7 +120,6 @@ FOLDER = click.option(
 @click.option(
     "--provenance/--no-provenance",
     default=True,
-    show_default=True,
     help="Record each kernel's lines of model source. Each graph compiles once more for this.",
 )
 @click.option(
@@ -142,7 +140,6 @@ FOLDER = click.option(
     type=COUNT,
     metavar="N",
     default=MAX_RUNS,
-    show_default=True,
     help="crash: run the program at most this many times, including the first run.",
 )
 @click.option(
@@ -228,10 +225,7 @@ def import_aoti(text: str, out: Path, profile: Path | None) -> None:
 
 
 @click.command(cls=ReadingCommand)
-@click.option(
-    "--out", "-o", type=PATH, metavar="DIR", default="demo", show_default=True,
-    help="Write the trace and the report to this folder.",
-)  # fmt: skip
+@file_option(metavar="DIR", default="demo", help="Write the trace and the report to this folder.")
 def demo(out: Path) -> None:
     """Record a small training run that overflows in fp16, print the summary, and write the report."""
     from importlib.util import find_spec

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from stepscope.viewer.cli.commands import NUMBER, PATH, ReadingCommand, words
+from stepscope.viewer.cli.commands import NUMBER, ReadingCommand, file_option, words
 from stepscope.viewer.errors import StepscopeError
 
 
 @click.command(cls=ReadingCommand)
 @words("TRACE...", "A trace, as `stepscope summary` takes it.")
-@click.option("--out", "-o", type=PATH, metavar="FILE", required=True, help="Write the script to this file.")
+@file_option(metavar="FILE", required=True, help="Write the script to this file.")
 @click.option(
     "--launch",
     type=NUMBER,
@@ -27,7 +27,6 @@ from stepscope.viewer.errors import StepscopeError
     type=NUMBER,
     metavar="BYTES",
     default=1 << 20,
-    show_default=True,
     help="Embed at most this many bytes of saved tensors in the script; other tensors are written beside it.",
 )
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
