@@ -16,7 +16,7 @@ from stepscope.viewer.overview.queries.recorder_cost import recorder_cost
 from stepscope.viewer.overview.rows import SIDES, CrashRunRow, Finding, NotRecorded, Overview, Problem, RunRow, StepRow
 from stepscope.viewer.steps.queries.step_sources import step_sources
 from stepscope.viewer.text.clean import clean
-from stepscope.viewer.text.formats import launch_text
+from stepscope.viewer.text.formats import format_count, launch_text, plural
 from stepscope.viewer.text.table import aligned
 
 WIDTH = 100
@@ -73,11 +73,11 @@ def _verdict(facts: Overview) -> list[str]:
 def _seen(facts: Overview) -> str:
     counts = facts.counts
     if counts.launches is None:
-        return f"{_count(facts.compile_count, 'compile')} ({counts.records:,} records)"
-    seen = f"{_count(counts.steps or 0, 'step')}, {_count(counts.launches, 'launch', 'launches')}"
+        return f"{plural(facts.compile_count, 'compile')} ({counts.records:,} records)"
+    seen = f"{plural(counts.steps or 0, 'step')}, {plural(counts.launches, 'launch')}"
     if counts.subgraph_calls:
-        seen += f" of kernels, {_count(counts.subgraph_calls, 'call')} of subgraphs"
-    return seen if counts.value_rows is None else f"{seen}, {_count(counts.value_rows, 'value')} read"
+        seen += f" of kernels, {plural(counts.subgraph_calls, 'call')} of subgraphs"
+    return seen if counts.value_rows is None else f"{seen}, {plural(counts.value_rows, 'value')} read"
 
 
 def _finding(facts: Overview, finding: Finding) -> list[str]:
@@ -91,7 +91,7 @@ def _finding(facts: Overview, finding: Finding) -> list[str]:
         code = f"  {source.code.strip()}" if source.code else ""
         lines.append(_cut(f"  {source.file}:{source.line}{code}"))
         if source.as_compiled is not None:
-            lines += textwrap.wrap(clean(source.as_compiled), WIDTH, initial_indent="  ", subsequent_indent="  ")
+            lines += _wrapped(source.as_compiled, "  ")
     return lines + (_proof(finding.evidence) if finding.kind in ("nonfinite", "crash", "exception") else [])
 
 
@@ -162,11 +162,8 @@ def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:
         line
         for run in runs
         for error in run.tool_errors
-        for line in textwrap.wrap(
-            clean(f"run {run.run} found: {error.title}: {' '.join(error.details)}"),
-            WIDTH, initial_indent="  ", subsequent_indent="    ",
-        )
-    ]  # fmt: skip
+        for line in _wrapped(f"run {run.run} found: {error.title}: {' '.join(error.details)}", "  ", following="    ")
+    ]
     return [
         f"Runs of --crash  {len(runs)}", *_table(header, rows, left=6), *(_cut(clean(line)) for line in asked), *found
     ]  # fmt: skip
@@ -183,7 +180,7 @@ def _runs(facts: Overview) -> list[str]:
     ]
     if len(facts.runs) > _MOST_ROWS:
         lines.append(f"… and {len(facts.runs) - _MOST_ROWS:,} more logs")
-    return lines + [line for note in facts.notes for line in textwrap.wrap(clean(note), WIDTH)]
+    return lines + [line for note in facts.notes for line in _wrapped(note)]
 
 
 def _of_crash_run(run: RunRow) -> str:
@@ -212,15 +209,11 @@ def _steps(facts: Overview, steps: Sequence[StepRow]) -> list[str]:
         for s in steps
     ]  # fmt: skip
     said, calls = step_sources(steps), facts.counts.subgraph_calls
-    apart = f"{_count(calls, 'call')} of subgraphs are not counted as launches of kernels." if calls else None
+    apart = f"{plural(calls, 'call')} of subgraphs are not counted as launches of kernels." if calls else None
     told = (said.found_by, said.doubt, said.data_workers, _compiled(facts, steps), apart)
     notes = [note for note in told if note is not None]
-    wrapped = [
-        line
-        for note in notes
-        for line in textwrap.wrap(clean(note), WIDTH - 2, initial_indent="  ", subsequent_indent="  ")
-    ]
-    return [f"Steps  {_number(facts.counts.steps)}", *wrapped, *_by_log(facts, steps, header, rows, left=3)]
+    wrapped = [line for note in notes for line in _wrapped(note, "  ", WIDTH - 2)]
+    return [f"Steps  {format_count(facts.counts.steps)}", *wrapped, *_by_log(facts, steps, header, rows, left=3)]
 
 
 def _compiled(facts: Overview, steps: Sequence[StepRow]) -> str | None:
@@ -245,8 +238,8 @@ def _graphs(facts: Overview, graphs: Sequence[GraphRow], memory: MemoryText | No
     header: tuple[str, ...] = ("graph", "compile", "AOT id", "sites", "calls", "launches", "time")
     rows: list[tuple[str, ...]] = [
         (
-            str(g.graph), g.compile_id or UNKNOWN, g.aot_id or UNKNOWN, _number(g.launch_sites), _number(g.calls),
-            _number(g.launches), time(g.duration_ns),
+            str(g.graph), g.compile_id or UNKNOWN, g.aot_id or UNKNOWN, format_count(g.launch_sites),
+            format_count(g.calls), format_count(g.launches), time(g.duration_ns),
         )
         for g in graphs
     ]  # fmt: skip
@@ -273,7 +266,7 @@ def _compiles(facts: Overview, compiles: Sequence[CompileRow]) -> list[str]:
     cache = ", ".join(f"{count:,} {state}" for state, count in facts.cache_counts.items())
     title = [
         f"Compiles  {len(compiles):,}", time(facts.compile_duration_ns), f"cache: {cache}" if cache else "",
-        _count(facts.graph_breaks, "graph break") if facts.graph_breaks else "",
+        plural(facts.graph_breaks, "graph break") if facts.graph_breaks else "",
     ]  # fmt: skip
     header = ("compile", "frame", "status", "cache", "attempts", "time")
     rows = [
@@ -314,9 +307,9 @@ def _cost(facts: Overview) -> list[str]:
     if cost.bytes_per_launch is not None:
         parts.append(f"{cost.bytes_per_launch:.0f} B a launch")
     if cost.stats_ns is not None:
-        parts.append(f"{_count(facts.counts.value_rows or 0, 'value')} read in {time(cost.stats_ns)}")
+        parts.append(f"{plural(facts.counts.value_rows or 0, 'value')} read in {time(cost.stats_ns)}")
     if cost.failures:
-        parts.append(_count(cost.failures, "failure"))
+        parts.append(plural(cost.failures, "failure"))
     return ["Recorder  " + ", ".join(parts)] if parts else []
 
 
@@ -343,14 +336,6 @@ def _more(count: int) -> list[str]:
     return [f"  … and {count:,} more"] if count > 0 else []
 
 
-def _count(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def _number(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value:,}"
-
-
 def time(duration_ns: int | None) -> str:
     """Return the duration with three digits, such as ``12.3 ms``."""
     return UNKNOWN if duration_ns is None else _scaled(duration_ns, (("s", 10**9), ("ms", 10**6), ("us", 10**3)), "ns")
@@ -367,6 +352,12 @@ def _scaled(value: int, units: Iterable[tuple[str, int]], smallest: str) -> str:
             scaled = value / factor
             return f"{scaled:.{0 if scaled >= 100 else 1 if scaled >= 10 else 2}f} {unit}"
     return f"{value} {smallest}"
+
+
+def _wrapped(text: str, indent: str = "", width: int = WIDTH, following: str | None = None) -> list[str]:
+    """Return the lines of a text; those after the first are indented by `following`, by default like the first."""
+    later = indent if following is None else following
+    return textwrap.wrap(clean(text), width, initial_indent=indent, subsequent_indent=later)
 
 
 def _cut(line: str) -> str:

@@ -48,10 +48,11 @@ def damage_texts(trace: Trace) -> list[str]:
 
 def not_recorded(trace: Trace) -> list[NotRecorded]:
     """Return what the recorder reported as not recorded, and why."""
-    found = sql.rows(
-        trace, "SELECT what, why, log, graph, count FROM not_recorded ORDER BY log, graph NULLS FIRST, what, why"
+    return sql.records(
+        NotRecorded,
+        trace,
+        "SELECT what, why, log, graph, count FROM not_recorded ORDER BY log, graph NULLS FIRST, what, why",
     )
-    return [NotRecorded(*row) for row in found]
 
 
 def not_recorded_lines(trace: Trace) -> list[NotRecorded]:

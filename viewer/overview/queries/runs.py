@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from stepscope.viewer.graphs.queries.subgraph_calls import subgraph_calls
 from stepscope.viewer.overview.rows import RunRow, StepRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
+_COLUMNS = {
+    "log": "l.log", "path": "path", "rank": "rank", "world_size": "world_size", "pid": "l.pid",
+    "torch": "torch_version", "format_version": "format_version", "complete": "complete", "size_bytes": "size_bytes",
+    "start_unix_ns": "start_unix_ns", "crash_run": "e.run", "writer": "l.writer",
+}  # fmt: skip
+
 
 def list_runs(trace: Trace) -> list[RunRow]:
     found = sql.rows(
         trace,
-        "SELECT l.log, path, rank, world_size, l.pid, torch_version, format_version, complete, size_bytes,"
-        " start_unix_ns, l.run, e.run, l.writer FROM logs l LEFT JOIN process_ends e ON e.log = l.log"
+        f"SELECT l.run, {', '.join(_COLUMNS.values())} FROM logs l LEFT JOIN process_ends e ON e.log = l.log"
         " QUALIFY row_number() OVER (PARTITION BY l.log) = 1 ORDER BY l.log",
     )
-    return [_run(row) for row in found]
+    return [_run(*row) for row in found]
 
 
 def has_recorder(trace: Trace) -> bool:
@@ -48,28 +54,17 @@ def _step(row: StepRow, calls: int) -> StepRow:
     return replace(row, launches=row.launches - calls, subgraph_calls=calls) if calls else row
 
 
-def _run(row: sql.Row) -> RunRow:
-    log, path, rank, world_size, pid, torch, version, complete, size_bytes, start_unix_ns, text, crash_run, writer = row
+def _run(text: str | None, *columns: Any) -> RunRow:
+    """Return a run of its record in the log, and of the columns of the index in the order of the statement."""
     run = sql.json_value(text) or {}
     return RunRow(
-        log=log,
-        path=path,
-        rank=rank,
-        world_size=world_size,
-        pid=pid,
-        torch=torch,
+        **dict(zip(_COLUMNS, columns, strict=True)),
         python=run.get("python_version") or None,
         stepscope=run.get("stepscope_version"),
         devices=run.get("devices", []),
         argv=run.get("argv", []),
         level=run.get("level"),
-        format_version=version,
-        complete=complete,
-        size_bytes=size_bytes,
-        start_unix_ns=start_unix_ns,
         config=run.get("config", {}),
         parent_pid=run.get("parent_pid"),
         forked=run.get("forked") is True,
-        crash_run=crash_run,
-        writer=writer,
     )

@@ -37,14 +37,15 @@ def list_records(
     kinds = sql.rows(
         trace, f"SELECT {_KIND} AS kind, count(*) FROM records WHERE {_MATCH} GROUP BY kind ORDER BY 2 DESC, 1", match
     )
-    found = sql.rows(
+    found = sql.records(
+        RecordRow,
         trace,
         f"SELECT {_COLUMNS} FROM records WHERE {_MATCH} AND ($kind IS NULL OR {_KIND} = $kind)"
         " ORDER BY record LIMIT $limit OFFSET $offset",
         {**match, "kind": kind, "limit": limit, "offset": offset},
     )
     total = sum(count for name, count in kinds if kind is None or name == kind)
-    return RecordPage([RecordRow(*row) for row in found], total, offset, limit, [(k, n) for k, n in kinds])
+    return RecordPage(found, total, offset, limit, [(k, n) for k, n in kinds])
 
 
 def record_time(trace: Trace, record: int) -> int | None:
@@ -55,13 +56,12 @@ def record_time(trace: Trace, record: int) -> int | None:
 
 def record_detail(trace: Trace, record: int, limit: int = 400_000) -> RecordDetail | None:
     """Return one record with at most `limit` characters of its payload, or None if there is no such record."""
-    row = sql.row(trace, f"SELECT {_COLUMNS} FROM records WHERE record = ?", [record])
+    row = sql.record(RecordRow, trace, f"SELECT {_COLUMNS} FROM records WHERE record = ?", [record])
     if row is None:
         return None
-    shown = RecordRow(*row)
     payload, is_cut = payload_start(trace, record, 4 * limit + 1)  # a character takes at most four bytes
     return RecordDetail(
-        row=shown,
+        row=row,
         metadata=header_json(trace.header(record)),
         payload=None if payload is None else payload[:limit],
         truncated=is_cut or (payload is not None and len(payload) > limit),
@@ -90,27 +90,27 @@ def payload_lines(trace: Trace, record: int, first: int, last: int) -> list[str]
 
 def records_of_compile(trace: Trace, log: int, compile_id: str) -> list[RecordRow]:
     """Return all records of a compile id except chromium events."""
-    found = sql.rows(
+    return sql.records(
+        RecordRow,
         trace,
         f"SELECT {_COLUMNS} FROM records WHERE log = ? AND compile_id = ? AND event <> 'chromium_event'"
         " ORDER BY record",
         [log, compile_id],
     )
-    return [RecordRow(*row) for row in found]
 
 
 def record_neighbours(trace: Trace, row: RecordRow) -> tuple[RecordRow | None, RecordRow | None]:
     """Return the previous and next records of the same compile id in the log, without chromium events and strings."""
-    found = [
-        sql.row(
+    before, after = (
+        sql.record(
+            RecordRow,
             trace,
             f"SELECT {_COLUMNS} FROM records WHERE log = ? AND compile_id IS NOT DISTINCT FROM ? AND record {side} ?"
             f" AND event NOT IN ('chromium_event', 'str') ORDER BY record {order} LIMIT 1",
             [row.log, row.compile_id, row.record],
         )
         for side, order in (("<", "DESC"), (">", "ASC"))
-    ]
-    before, after = (None if one is None else RecordRow(*one) for one in found)
+    )
     return before, after
 
 

@@ -19,7 +19,7 @@ from stepscope.viewer.records.rows import (
 from stepscope.viewer.records.views.json_views import facts_of, json_blocks
 from stepscope.viewer.records.views.measures import NOT_SAID, is_short, value_of
 from stepscope.viewer.records.views.record import LoggedRecord
-from stepscope.viewer.records.views.shape import Odd, get_list, parsed, shown, text_or_none
+from stepscope.viewer.records.views.shape import get_list, parsed, payload_object, shown, text_or_none
 
 _COMPONENT = re.compile(r"\[(\w{20,64})\] ([^:\n]{1,200}): ?")
 _SEEN = ("cache_state", "key", "components", "compile_id", "cache_status_detailed", "cache_bypass_reason")
@@ -33,9 +33,7 @@ _SAID = {
 
 def lookup(record: LoggedRecord) -> list[Block]:
     """Show a cache lookup: its state, the reason, the time saved, and the components of the key."""
-    value = parsed(record.payload)
-    if not isinstance(value, dict):
-        raise Odd("its payload is not a JSON object")
+    value = payload_object(record.payload)
     state = text_or_none(value.get("cache_state")) or (record.name or "").rpartition("_")[2]
     detailed = value.get("cache_status_detailed")
     facts = [
@@ -95,9 +93,7 @@ def keyless(record: LoggedRecord) -> list[Block]:
 
 
 def torch_version(record: LoggedRecord) -> list[Block]:
-    value = parsed(record.payload)
-    if not isinstance(value, dict):
-        raise Odd("its payload is not a JSON object")
+    value = payload_object(record.payload)
     commit = text_or_none(value.get("commit"))
     facts = [
         Fact("PyTorch", Cell(text_or_none(value.get("pytorch_version")), NOT_SAID)),

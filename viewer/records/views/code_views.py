@@ -8,16 +8,16 @@ from typing import Any
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.records.rows import (
     LONGEST_TEXT,
+    MAX_ROWS,
     Block,
     Cell,
     CodeSource,
     CodeView,
-    Column,
     Fact,
     FactsView,
-    TableView,
     TextView,
 )
+from stepscope.viewer.records.views.json_views import pairs
 from stepscope.viewer.records.views.measures import NOT_SAID
 from stepscope.viewer.records.views.record import LoggedRecord
 from stepscope.viewer.records.views.shape import Odd, as_dict, as_list, shown, text_or_none
@@ -62,14 +62,12 @@ def output_graph(record: LoggedRecord) -> list[Block]:
     blocks = graph(record)
     sizes = as_dict(as_dict(record.metadata).get("sizes") or {})
     if sizes:
-        rows = [[Cell(name, mono=True), Cell(_shape(size), mono=True)] for name, size in list(sizes.items())[:2_000]]
-        blocks.insert(0, TableView([Column("tensor"), Column("size")], rows, "Sizes", max(0, len(sizes) - 2_000)))
-        blocks.reverse()
+        blocks.append(pairs(("tensor", "size"), sizes, _shape, "Sizes", MAX_ROWS))
     return blocks
 
 
-def _shape(size: Any) -> str:
-    return f"[{', '.join(shown(item) for item in as_list(size))}]"
+def _shape(size: Any) -> Cell:
+    return Cell(f"[{', '.join(shown(item) for item in as_list(size))}]", mono=True)
 
 
 def python(record: LoggedRecord) -> list[Block]:
@@ -97,8 +95,12 @@ def graph_dump(record: LoggedRecord) -> list[Block]:
 
 
 def dump_file(record: LoggedRecord) -> list[Block]:
+    return [_named("file", record), *python(record)]
+
+
+def _named(label: str, record: LoggedRecord) -> FactsView:
     name = text_or_none(as_dict(record.metadata).get("name"))
-    return [FactsView([Fact("file", Cell(name, NOT_SAID, mono=True))]), CodeView(payload_of(record), "python")]
+    return FactsView([Fact(label, Cell(name, NOT_SAID, mono=True))])
 
 
 def pre_grad_graph(record: LoggedRecord) -> list[Block]:
@@ -110,8 +112,7 @@ def pre_grad_graph(record: LoggedRecord) -> list[Block]:
 
 
 def ddp_child(record: LoggedRecord) -> list[Block]:
-    name = text_or_none(as_dict(record.metadata).get("name"))
-    return [FactsView([Fact("part", Cell(name, NOT_SAID, mono=True))]), *graph(record)]
+    return [_named("part", record), *graph(record)]
 
 
 def prose(record: LoggedRecord) -> list[Block]:

@@ -19,7 +19,7 @@ from stepscope.viewer.records.rows import (
     TextView,
 )
 from stepscope.viewer.records.views.code_views import graph_sources, payload_of
-from stepscope.viewer.records.views.json_views import json_blocks, table
+from stepscope.viewer.records.views.json_views import json_blocks, pairs, table
 from stepscope.viewer.records.views.measures import NOT_SAID, value_of
 from stepscope.viewer.records.views.record import LoggedRecord, pretty_json
 from stepscope.viewer.records.views.shape import Odd, as_dict, as_list, get_list, parsed, shown
@@ -105,11 +105,7 @@ def node_mappings(record: LoggedRecord) -> list[Block]:
 
 
 def _mapping(value: dict[str, Any], columns: tuple[str, str], title: str) -> TableView:
-    rows = [
-        [Cell(name, mono=True), Cell(_names(item) or None, "nothing", mono=True)]
-        for name, item in list(value.items())[:MAX_ROWS]
-    ]
-    return TableView([Column(name) for name in columns], rows, title, max(0, len(value) - MAX_ROWS))
+    return pairs(columns, value, lambda item: Cell(_names(item) or None, "nothing", mono=True), title, MAX_ROWS)
 
 
 def _names(item: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from stepscope.viewer.records.rows import (
@@ -55,6 +56,14 @@ def table(names: list[str], rows: list[list[Any]], title: str = "") -> TableView
     ]
     cells = [[_cell(name, item) for name, item in zip(names, row, strict=True)] for row in kept]
     return TableView(columns, cells, title, len(rows) - len(kept))
+
+
+def pairs(
+    columns: tuple[str, str], values: dict[str, Any], cell: Callable[[Any], Cell], title: str, most: int
+) -> TableView:
+    """Return a table of names and their values, at most `most`, which `cell` shows."""
+    rows = [[Cell(name, mono=True), cell(item)] for name, item in list(values.items())[:most]]
+    return TableView([Column(name) for name in columns], rows, title, max(0, len(values) - most))
 
 
 def _cell(name: str, item: Any) -> Cell:

@@ -9,7 +9,7 @@ from stepscope.viewer.records.rows import Block, Cell, CodeView, Fact, FactsView
 from stepscope.viewer.records.views.json_views import json_blocks
 from stepscope.viewer.records.views.measures import is_short, is_time, value_of
 from stepscope.viewer.records.views.record import LoggedRecord, pretty_json
-from stepscope.viewer.records.views.shape import Odd, as_dict, parsed, shown
+from stepscope.viewer.records.views.shape import Odd, as_dict, payload_object, shown
 
 _CONFIG = ("config", "experiment", "feature_", "compliant", "_version", "specialize_float", "inline_inbuilt")
 _GROUPS: tuple[tuple[str, Callable[[str, Any], bool]], ...] = (
@@ -75,9 +75,7 @@ _PHASES = {
 
 def chromium_event(record: LoggedRecord) -> list[Block]:
     """Show an event of the compile's timeline."""
-    value = parsed(record.payload)
-    if not isinstance(value, dict):
-        raise Odd("its payload is not a JSON object")
+    value = payload_object(record.payload)
     phase, moment = value.get("ph"), value.get("ts")
     facts = [Fact("name", Cell(shown(value.get("name", "")))), Fact("kind", Cell(_phase(phase)))]
     facts.append(Fact("at", value_of("start_time_us", moment)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.ingest.lenient_json import dumps, loads
 
 
 class Odd(Exception):
@@ -26,23 +26,21 @@ def as_dict(value: Any) -> dict[str, Any]:
     return value
 
 
+def payload_object(payload: str | None) -> dict[str, Any]:
+    value = parsed(payload)
+    if not isinstance(value, dict):
+        raise Odd("its payload is not a JSON object")
+    return value
+
+
 def as_list(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise Odd("it contains something other than the expected list")
     return value
 
 
-def texts(value: Any) -> list[str]:
-    """Return the items of a list as texts."""
-    return [shown(item) for item in as_list(value)]
-
-
 def integer(value: Any) -> int | None:
     return value if type(value) is int else None
-
-
-def number(value: Any) -> int | float | None:
-    return value if type(value) in (int, float) else None
 
 
 def text_or_none(value: Any) -> str | None:
@@ -51,8 +49,6 @@ def text_or_none(value: Any) -> str | None:
 
 def shown(value: Any) -> str:
     """Return a string unchanged, and any other value as JSON on one line."""
-    from stepscope.viewer.ingest.lenient_json import dumps
-
     if isinstance(value, str):
         return value
     try:

@@ -7,14 +7,13 @@ from typing import Any
 from stepscope.viewer.records.rows import (
     Block,
     Cell,
-    Column,
     Fact,
     FactsView,
     StackView,
-    TableView,
     TreeNode,
     TreeView,
 )
+from stepscope.viewer.records.views.json_views import pairs
 from stepscope.viewer.records.views.measures import NOT_SAID
 from stepscope.viewer.records.views.record import LoggedRecord, Sibling
 from stepscope.viewer.records.views.shape import as_dict, get_dict, get_list, integer, shown, text_or_none
@@ -22,6 +21,7 @@ from stepscope.viewer.records.views.stacks import stack_view
 
 _DEEPEST = 40
 _MOST_NODES = 1_000
+_MOST_PAIRS = 500
 _NAMES = {
     "expr": "expression",
     "unhinted_expr": "without hints",
@@ -100,15 +100,11 @@ def _provenance(record: LoggedRecord, node: str) -> list[Block]:
     held = get_dict(metadata, "frame_locals")
     sources = {**get_dict(held, "symbols"), **sources}
     if sources:
-        blocks.append(_pairs(("symbol", "comes from"), sources, "Symbols"))
+        blocks.append(pairs(("symbol", "comes from"), sources, _value, "Symbols", _MOST_PAIRS))
     if get_dict(held, "locals"):
-        blocks.append(_pairs(("variable", "value"), get_dict(held, "locals"), "Variables of the frame"))
+        names = ("variable", "value")
+        blocks.append(pairs(names, get_dict(held, "locals"), _value, "Variables of the frame", _MOST_PAIRS))
     return [*blocks, *stacks(record)]
-
-
-def _pairs(columns: tuple[str, str], values: dict[str, Any], title: str) -> TableView:
-    rows = [[Cell(name, mono=True), _value(item)] for name, item in list(values.items())[:500]]
-    return TableView([Column(name) for name in columns], rows, title, max(0, len(values) - 500))
 
 
 def expression_tree(number: int, siblings: Any) -> TreeNode | None:
