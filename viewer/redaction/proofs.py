@@ -242,10 +242,6 @@ def span(text: str) -> bool:
     return all(part in known or ((found := _SUFFIXED.fullmatch(part)) and found["name"] in known) for part in parts)
 
 
-def record(text: str) -> bool:
-    return _CACHE_RECORD.fullmatch(text) is not None
-
-
 def metric(text: str) -> bool:
     return text in _public()["metrics"]
 
@@ -253,6 +249,7 @@ def metric(text: str) -> bool:
 _CACHE_RECORD = re.compile(
     r"(?:fx_graph|aotautograd|aot_autograd|remote_fx_graph|pgo)_cache_(?:hit|miss|bypass|hash|save|load)"
 )
+record = whole(_CACHE_RECORD)
 _NUMBER = re.compile(
     r"[-+−]?\d[\d,]{0,25}(?:\.\d{1,20})?(?:e[-+]?\d{1,3})?(?: ?(?:B|kB|MB|GB|TB|ns|us|ms|s|min|h|%))?|"
     r"\d[\d,]{0,25}(?:st|nd|rd|th)|\[(?:\d{1,18}(?:, \d{1,18}){0,20})?\]|NaN|[+-]inf(?: and -inf)?"

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from stepscope.viewer.findings.crash.launch_deaths import LaunchDeath
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.redaction import findings, proofs, rules
 from stepscope.viewer.redaction.placeholders import Placeholders
-
-T = TypeVar("T")
 
 _FINDING = frozenset({"kind", "severity", "title", "rule", "evidence", "page"})
 _DEATHS = {
@@ -25,27 +23,22 @@ _DEATHS = {
 class Redactor(Placeholders):
     """Copies the rows of one report without what may not be shown."""
 
-    def redact(self, value: T, key: str = "", owner: str = "") -> T:
+    def redact(self, value: Any, key: str = "", owner: str = "") -> Any:
         """Return a redacted copy of rows, lists or JSON; `key` is the name of the field in `owner`."""
-        return self._redact(value, key, owner)  # type: ignore[no-any-return]
-
-    def _redact(self, value: Any, key: str, owner: str) -> Any:
         if isinstance(value, Finding):
             parts = {field.name: getattr(value, field.name) for field in fields(value)}
-            return replace(
-                value, **findings.redacted(self, parts), source=self._redact(value.source, "source", "Finding")
-            )
+            source = self.redact(value.source, "source", "Finding")
+            return replace(value, **findings.redacted(self, parts), source=source)
         if isinstance(value, LaunchDeath):
             return LaunchDeath(self.text(value.part, rules.OWN), _DEATHS.get(value.part, ""), [])  # type: ignore[arg-type]
         if is_dataclass(value) and not isinstance(value, type):
             name = type(value).__name__
-            return replace(value, **{f.name: self._redact(getattr(value, f.name), f.name, name) for f in fields(value)})
+            return replace(value, **{f.name: self.redact(getattr(value, f.name), f.name, name) for f in fields(value)})
         if isinstance(value, Mapping):
             return self._mapping(value, key, owner)
         if isinstance(value, list | tuple):
-            return (
-                type(value)() if key in rules.DROPPED else type(value)(self._redact(one, key, owner) for one in value)
-            )
+            kept = () if key in rules.DROPPED else value
+            return type(value)(self.redact(one, key, owner) for one in kept)
         if isinstance(value, str):
             return self._text(value, key, owner)
         return value
@@ -65,7 +58,7 @@ class Redactor(Placeholders):
     def _mapping(self, value: Mapping[Any, Any], key: str, owner: str) -> dict[Any, Any]:
         if value.keys() >= _FINDING:
             new = findings.redacted(self, value)
-            return {name: new[name] if name in new else self._redact(one, name, "") for name, one in value.items()}
+            return {name: new[name] if name in new else self.redact(one, name, "") for name, one in value.items()}
         if key == "metrics":
             return {name: one for name, one in value.items() if proofs.metric(name) and isinstance(one, int | float)}
         if (owner, key) == ("LaunchDetail", "config"):
@@ -73,7 +66,7 @@ class Redactor(Placeholders):
         if key in rules.DROPPED:
             return {}
         return {
-            self._key(name): self._redact(one, key if isinstance(name, int) else str(name), key)
+            self._key(name): self.redact(one, key if isinstance(name, int) else str(name), key)
             for name, one in value.items()
         }
 

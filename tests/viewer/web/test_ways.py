@@ -9,9 +9,9 @@ from urllib.parse import urljoin
 
 import pytest
 
-from stepscope.viewer.overview.filters import run_name
 from stepscope.viewer.overview.rows import RunRow
 from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.web.frame import run_name
 from tests.logs import compile_logs, compile_summary_logs
 from tests.logs.synthetic import LogBuilder
 from tests.viewer.client import Client
