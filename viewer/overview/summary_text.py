@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -16,7 +16,7 @@ from stepscope.viewer.overview.queries.recorder_cost import recorder_cost
 from stepscope.viewer.overview.rows import SIDES, CrashRunRow, Finding, NotRecorded, Overview, Problem, RunRow, StepRow
 from stepscope.viewer.steps.queries.step_sources import step_sources
 from stepscope.viewer.text.clean import clean
-from stepscope.viewer.text.formats import format_count, launch_text, plural
+from stepscope.viewer.text.formats import format_count, format_ns, launch_text, plural
 from stepscope.viewer.text.table import aligned
 
 WIDTH = 100
@@ -152,7 +152,7 @@ def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:
     survived = {True: "yes", False: "no", None: UNKNOWN}
     rows = [
         (
-            str(run.run), run.purpose, survived[run.survived], _shortened(run.ended, 40), time(run.duration_ns),
+            str(run.run), run.purpose, survived[run.survived], _shortened(run.ended, 40), format_ns(run.duration_ns),
             UNKNOWN if run.kernel is None else f"{_launch(run)}, {run.kernel}",
         )
         for run in runs
@@ -203,8 +203,8 @@ def _steps(facts: Overview, steps: Sequence[StepRow]) -> list[str]:
     header = ("step", "kind", "by", "time", "compile", "launches", "calls")
     rows = [
         (
-            str(s.step), s.kind or UNKNOWN, s.by or UNKNOWN, time(s.duration_ns),
-            time(s.compile_ns) if s.compile_ns else UNKNOWN, f"{s.launches:,}", f"{s.calls:,}",
+            str(s.step), s.kind or UNKNOWN, s.by or UNKNOWN, format_ns(s.duration_ns),
+            format_ns(s.compile_ns) if s.compile_ns else UNKNOWN, f"{s.launches:,}", f"{s.calls:,}",
         )
         for s in steps
     ]  # fmt: skip
@@ -239,7 +239,7 @@ def _graphs(facts: Overview, graphs: Sequence[GraphRow], memory: MemoryText | No
     rows: list[tuple[str, ...]] = [
         (
             str(g.graph), g.compile_id or UNKNOWN, g.aot_id or UNKNOWN, format_count(g.launch_sites),
-            format_count(g.calls), format_count(g.launches), time(g.duration_ns),
+            format_count(g.calls), format_count(g.launches), format_ns(g.duration_ns),
         )
         for g in graphs
     ]  # fmt: skip
@@ -265,14 +265,14 @@ def _compiles(facts: Overview, compiles: Sequence[CompileRow]) -> list[str]:
         return []
     cache = ", ".join(f"{count:,} {state}" for state, count in facts.cache_counts.items())
     title = [
-        f"Compiles  {len(compiles):,}", time(facts.compile_duration_ns), f"cache: {cache}" if cache else "",
+        f"Compiles  {len(compiles):,}", format_ns(facts.compile_duration_ns), f"cache: {cache}" if cache else "",
         plural(facts.graph_breaks, "graph break") if facts.graph_breaks else "",
     ]  # fmt: skip
     header = ("compile", "frame", "status", "cache", "attempts", "time")
     rows = [
         (
             c.compile_id, _shortened(clean(c.frame or UNKNOWN), 50), c.status, c.cache or UNKNOWN, str(c.attempts),
-            time(c.duration_ns),
+            format_ns(c.duration_ns),
         )
         for c in compiles
     ]  # fmt: skip
@@ -301,13 +301,13 @@ def _cost(facts: Overview) -> list[str]:
     cost = facts.overhead
     known = recorder_cost(facts)
     share = f" ({known.text})" if known else ""
-    parts = [f"{time(cost.hook_ns)}{share}"] if cost.hook_ns is not None else []
+    parts = [f"{format_ns(cost.hook_ns)}{share}"] if cost.hook_ns is not None else []
     if cost.log_bytes is not None:
         parts.append(f"{size(cost.log_bytes)} of log")
     if cost.bytes_per_launch is not None:
         parts.append(f"{cost.bytes_per_launch:.0f} B a launch")
     if cost.stats_ns is not None:
-        parts.append(f"{plural(facts.counts.value_rows or 0, 'value')} read in {time(cost.stats_ns)}")
+        parts.append(f"{plural(facts.counts.value_rows or 0, 'value')} read in {format_ns(cost.stats_ns)}")
     if cost.failures:
         parts.append(plural(cost.failures, "failure"))
     return ["Recorder  " + ", ".join(parts)] if parts else []
@@ -336,22 +336,13 @@ def _more(count: int) -> list[str]:
     return [f"  … and {count:,} more"] if count > 0 else []
 
 
-def time(duration_ns: int | None) -> str:
-    """Return the duration with three digits, such as ``12.3 ms``."""
-    return UNKNOWN if duration_ns is None else _scaled(duration_ns, (("s", 10**9), ("ms", 10**6), ("us", 10**3)), "ns")
-
-
 def size(count: int) -> str:
-    """Return the size in powers of 1000, such as ``3.56 MB``."""
-    return _scaled(count, (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)), "B")
-
-
-def _scaled(value: int, units: Iterable[tuple[str, int]], smallest: str) -> str:
-    for unit, factor in units:
-        if abs(value) >= factor:
-            scaled = value / factor
+    """Return the size in powers of 1000 with three digits, such as ``3.56 MB``."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if abs(count) >= factor:
+            scaled = count / factor
             return f"{scaled:.{0 if scaled >= 100 else 1 if scaled >= 10 else 2}f} {unit}"
-    return f"{value} {smallest}"
+    return f"{count} B"
 
 
 def _wrapped(text: str, indent: str = "", width: int = WIDTH, following: str | None = None) -> list[str]:

@@ -8,8 +8,9 @@ import orjson
 import pytest
 
 from stepscope.viewer.overview.summary import summary, summary_text
-from stepscope.viewer.overview.summary_text import size, time
+from stepscope.viewer.overview.summary_text import size
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import format_ns
 from tests.logs.synthetic import LogBuilder, compile_records, recorded
 from tests.viewer.client import Client
 
@@ -103,7 +104,7 @@ def test_text_of_a_run_with_findings_and_damage(opened: Open) -> None:
     ("ns", "text"), [(0, "0 ns"), (999, "999 ns"), (1500, "1.50 us"), (12_345_678, "12.3 ms"), (None, "–")]
 )
 def test_times(ns: int | None, text: str) -> None:
-    assert time(ns) == text
+    assert format_ns(ns) == text
 
 
 def test_sizes() -> None:

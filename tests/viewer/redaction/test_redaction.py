@@ -84,6 +84,7 @@ SHOWN: dict[str, Any] = {
     "compiles": list[CompileDetail],
     "values": ReportedValues,
     "memory": ReportedMemory,
+    "live": dict[str, memory_rows.LiveCurve],
     "ranks": RanksPage,
     "differences": list[RankDifferencePage],
 }

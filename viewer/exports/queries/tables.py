@@ -42,13 +42,21 @@ _OPTIONS = {"csv": "FORMAT csv, HEADER", "parquet": "FORMAT parquet"}
 
 class StorageRow(NamedTuple):
     log: int
+    call: int
+    storage: int
+    step: int
     graph: int
+    function: str
     name: str
     kind: str
     storage_bytes: int
     device: str
     born_ns: int
+    born_position: int
+    born_launch: int | None
     died_ns: int | None
+    died_call: int | None
+    died_position: int | None
     site: int | None
 
 
@@ -95,7 +103,7 @@ def payload_size(trace: Trace, record: int) -> tuple[int | None, int | None]:
 
 def storages(trace: Trace) -> Iterator[StorageRow]:
     """Yield every storage, in order of birth within its log."""
-    cursor = trace.cursor().execute(f"SELECT {', '.join(StorageRow._fields)} FROM ({_ORDERED})")
+    cursor = trace.cursor().execute(_ORDERED)
     while rows := cursor.fetchmany(10_000):
         yield from (StorageRow(*row) for row in rows)
 

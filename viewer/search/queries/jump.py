@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web.addresses import slug
+from stepscope.viewer.web.addresses import compile_slug, slug
 
 MOST = 10
 _EACH = 5
@@ -83,7 +83,7 @@ def _compiles(trace: Trace, compile_id: str) -> Iterator[Jump]:
         [compile_id, compile_id, _EACH],
     )
     for log, found, frame in rows:
-        yield Jump("compile", found, frame or "", f"/compile/{slug(found.replace('/', '_'))}?log={log}")
+        yield Jump("compile", found, frame or "", f"/compile/{slug(compile_slug(found))}?log={log}")
 
 
 def _pages(text: str) -> Iterator[Jump]:
@@ -124,4 +124,4 @@ def _frames(trace: Trace, text: str) -> Iterator[Jump]:
         [text, _EACH],
     )
     for log, compile_id, frame in rows:
-        yield Jump("compile", compile_id, frame, f"/compile/{slug(compile_id.replace('/', '_'))}?log={log}")
+        yield Jump("compile", compile_id, frame, f"/compile/{slug(compile_slug(compile_id))}?log={log}")
