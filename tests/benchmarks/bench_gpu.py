@@ -134,10 +134,10 @@ def report_log(folder: Path) -> None:
     )
     states = sorted({state for batch in trace.of("launches") for state in batch["calls"]["state"]})
     print(f"  {rows:,} value rows, {size / max(rows, 1):.1f} bytes each; calls: {', '.join(states)}")
+    calls = sum(len(batch["calls"]["state"]) for batch in trace.of("launches"))
     for cost in trace.of("overhead"):
-        steps = sum(len(batch["step"]) for batch in trace.of("steps"))
-        hooks, reading = cost["hook_ns"] / steps / 1e6, (cost["stats_ns"] or 0) / steps / 1e6
-        print(f"  hooks {hooks:.3f} ms a step, of that reading {reading:.3f}")
+        hooks, reading = cost["hook_ns"] / max(calls, 1) / 1e6, (cost["stats_ns"] or 0) / max(calls, 1) / 1e6
+        print(f"  hooks {hooks:.3f} ms a call, of that reading {reading:.3f}")
     for record in [*trace.of("skipped"), *trace.of("failure")]:
         print("  not recorded:", record)
 
