@@ -107,18 +107,26 @@ def note(event: str, arguments: tuple[Any, ...]) -> None:
 sys.addaudithook(note)
 
 
+def _is_bytecode(path: str) -> bool:
+    own = Path(render.__file__).parents[2]
+    return "__pycache__" in Path(path).parts[-2:] and _is_in(path, own, Path(sys.prefix), Path(sys.base_prefix))
+
+
 def _is_in(path: str, *folders: Path) -> bool:
     return any(Path(path).absolute().is_relative_to(folder) for folder in folders)
 
 
 def elsewhere(seen: list[tuple[str, bool]], *allowed: Path) -> list[str]:
-    """What was written outside `allowed`, or has a name that a log gave. SQL runs in a Python of its own."""
+    """What was written outside `allowed`, or has a name that a log gave.
+
+    SQL runs in a Python of its own, and Python writes the bytecode of a module that a command imports.
+    """
     return [
         path
         for path, written in seen
         if "evil" in path
         or path.startswith("/etc/passwd")
-        or (written and path != sys.executable and not _is_in(path, *allowed, Path("/dev")))
+        or (written and path != sys.executable and not _is_in(path, *allowed, Path("/dev")) and not _is_bytecode(path))
     ]
 
 
