@@ -20,7 +20,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from stepscope.tracer.log.run_log import COMPILE_KEYS
 from stepscope.tracer.schema.constants import FORMAT_VERSION, OUTPUT_CODE
-from stepscope.tracer.schema.records import RECORD_TYPES, artifact_name
+from stepscope.tracer.schema.record import artifact_name
+from stepscope.tracer.schema.records import RECORD_TYPES
 from stepscope.viewer.overview.summary_answer import FORMAT, Summary
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -93,7 +94,7 @@ def descriptions(cls: Any) -> dict[str, str]:
 def log_schema() -> Schema:
     """Of one of stepscope's records: its header, and its payload as JSON."""
     definitions = Definitions(written=False)
-    payloads = {artifact_name(kind): definitions.of(kind) for kind in RECORD_TYPES}  # type: ignore[arg-type]
+    payloads = {artifact_name(kind): definitions.of(kind) for kind in RECORD_TYPES}
     code = f"^{OUTPUT_CODE}[0-9]+$"
     name = {"anyOf": [{"enum": list(payloads)}, {"pattern": code}]}
     ids = {key: {"type": "integer", "minimum": 0} for key in COMPILE_KEYS}

@@ -39,7 +39,8 @@ from stepscope.tracer.runtime.whole_calls import WholeCalls
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.graphs import Graph
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.records import Record, Run
+from stepscope.tracer.schema.record import Record
+from stepscope.tracer.schema.records import Run
 from stepscope.tracer.schema.values import SavedTensor
 from stepscope.tracer.steps import StepTracker
 

@@ -22,7 +22,8 @@ from stepscope.tracer.schema.graphs import (
 from stepscope.tracer.schema.launches import Calls, Launches, TensorMeta, Tensors
 from stepscope.tracer.schema.log_format import encode_artifact, encode_prefix, encode_record, payload_digest
 from stepscope.tracer.schema.process_ends import End, Frame, Overhead
-from stepscope.tracer.schema.records import Record, Run, artifact_name, to_payload
+from stepscope.tracer.schema.record import Record, artifact_name, to_payload
+from stepscope.tracer.schema.records import Run
 from stepscope.tracer.schema.steps import Steps
 
 START = datetime(2026, 3, 14, 9, 26, 53)

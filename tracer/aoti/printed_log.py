@@ -22,7 +22,8 @@ from stepscope.tracer.schema.constants import FORMAT_VERSION
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.graphs import Graph
 from stepscope.tracer.schema.launches import Calls, DeviceTimes, Launches, SameTensors, TensorMeta, Tensors
-from stepscope.tracer.schema.records import Record, Run
+from stepscope.tracer.schema.record import Record
+from stepscope.tracer.schema.records import Run
 from stepscope.tracer.schema.scalars import CallSymbols, InputSize
 from stepscope.tracer.schema.statistics import COUNTS, NONFINITE, RECORDED_NUMBERS, Exact, Sparse, Values
 from stepscope.tracer.schema.steps import Steps

@@ -12,7 +12,8 @@ from stepscope.tracer.log.writer import LogWriter
 from stepscope.tracer.schema.constants import OUTPUT_CODE
 from stepscope.tracer.schema.graphs import Graph, Provenance
 from stepscope.tracer.schema.process_ends import Frame
-from stepscope.tracer.schema.records import Record, Run
+from stepscope.tracer.schema.record import Record
+from stepscope.tracer.schema.records import Run
 
 COMPILE_KEYS = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt")
 Ids = Mapping[str, Any]

@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from stepscope.tracer.schema import log_format
-from stepscope.tracer.schema.records import Record, artifact_name, to_payload
+from stepscope.tracer.schema.record import Record, artifact_name, to_payload
 
 
 class OwnFile:

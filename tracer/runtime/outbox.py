@@ -15,7 +15,7 @@ from stepscope.tracer.runtime.lifetimes.trackers import LifetimeTrackers
 from stepscope.tracer.runtime.values.batches import PendingValues
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import Overhead
-from stepscope.tracer.schema.records import Record
+from stepscope.tracer.schema.record import Record
 from stepscope.tracer.schema.scalars import Assignment, CallSymbols
 from stepscope.tracer.schema.steps import StepMarks
 from stepscope.tracer.steps import PossibleStepEnd

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from stepscope.tracer.schema.record import Record
+
 
 @dataclass(frozen=True)
-class Skipped:
+class Skipped(Record):
     """Something that could not be recorded, and why."""
 
     KIND: ClassVar[str] = "skipped"
@@ -18,7 +20,7 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Failure:
+class Failure(Record):
     """A hook of the recorder failed for the first time, and the program went on. `Overhead` counts every failure."""
 
     KIND: ClassVar[str] = "failure"
@@ -29,7 +31,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class CompileError:
+class CompileError(Record):
     """A compile without an id failed. PyTorch's own records report only failures of compiles that have an id."""
 
     KIND: ClassVar[str] = "compile_error"

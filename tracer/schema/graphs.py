@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from stepscope.tracer.schema.process_ends import Frame
+from stepscope.tracer.schema.record import Record
 from stepscope.tracer.schema.scalars import InputSize, Scalar
 from stepscope.tracer.schema.values import Moment
 
@@ -97,7 +98,7 @@ class MemoryStatement:
 
 
 @dataclass(frozen=True)
-class Graph:
+class Graph(Record):
     """A generated wrapper module was loaded. Each load is a graph, even if the same wrapper was loaded before."""
 
     KIND: ClassVar[str] = "graph"
@@ -128,7 +129,7 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class CppCode:
+class CppCode(Record):
     """Generated C++ code that prints its launches. Its output becomes a graph in another log."""
 
     KIND: ClassVar[str] = "cpp_code"
@@ -161,7 +162,7 @@ class ChangedLine:
 
 
 @dataclass(frozen=True)
-class Provenance:
+class Provenance(Record):
     """How the launch sites of a graph map to FX nodes and to lines of the model's source, as they are in this run."""
 
     KIND: ClassVar[str] = "provenance"

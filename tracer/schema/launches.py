@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from stepscope.tracer.schema.record import Record
+
 
 @dataclass(frozen=True)
 class TensorMeta:
@@ -28,7 +30,7 @@ class TensorMeta:
 
 
 @dataclass(frozen=True)
-class Tensors:
+class Tensors(Record):
     """The arguments of one launch site as a call saw them. The record is written for the first call, and again for
     dtypes, sizes or strides that were not seen before. Addresses, offsets and storages are those of this call."""
 
@@ -41,7 +43,7 @@ class Tensors:
 
 
 @dataclass(frozen=True)
-class SameTensors:
+class SameTensors(Record):
     """Arguments are the same as in an earlier call, which has `Tensors` records. This applies from this call on, until
     another record is about the launch site. Addresses, offsets and storages may differ."""
 
@@ -81,7 +83,7 @@ class Calls:
 
 
 @dataclass(frozen=True)
-class Launches:
+class Launches(Record):
     """A batch of launches, as columns. The rows of a call follow one another in order of execution."""
 
     KIND: ClassVar[str] = "launches"
@@ -94,7 +96,7 @@ class Launches:
 
 
 @dataclass(frozen=True)
-class DeviceTimes:
+class DeviceTimes(Record):
     """Durations of launches on the device, as columns. They are written later than the launches, since nothing waits
     for the device."""
 
@@ -110,7 +112,7 @@ class DeviceTimes:
 
 
 @dataclass(frozen=True)
-class TunedKernels:
+class TunedKernels(Record):
     """The configurations of a graph's Triton kernels: the only one of each kernel, or the choice of autotuning."""
 
     KIND: ClassVar[str] = "tuned_kernels"

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from stepscope.tracer.schema.record import Record
+
 BufferRole = Literal["input", "temporary", "output", "removed"]
 StorageKind = Literal["input", "allocated", "returned"]
 MismatchKind = Literal["missing_death", "unexpected_death", "missing_allocation", "unexpected_allocation"]
@@ -33,7 +35,7 @@ class ScheduledBuffers:
 
 
 @dataclass(frozen=True)
-class SchedulerMemory:
+class SchedulerMemory(Record):
     """The memory that the scheduler expects: torch/_inductor/memory.py over the final order of nodes.
 
     The estimate ignores reuse, the allocator's rounding, and the scratch memory of extern kernels.
@@ -65,7 +67,7 @@ class SchedulerMemory:
 
 
 @dataclass(frozen=True)
-class LifetimeLayout:
+class LifetimeLayout(Record):
     """The storages of a call with their births and deaths, as columns. Calls with equal lifetimes share a layout.
 
     The storages are in the order in which they appear: the inputs of the call, then those that it allocates.
@@ -113,7 +115,7 @@ class AllocatorCurve:
 
 
 @dataclass(frozen=True)
-class Lifetimes:
+class Lifetimes(Record):
     """A batch of calls as columns: the layout of each call, and the storages that died outside of calls."""
 
     KIND: ClassVar[str] = "lifetimes"
@@ -130,7 +132,7 @@ class Lifetimes:
 
 
 @dataclass(frozen=True)
-class LifetimeMismatch:
+class LifetimeMismatch(Record):
     """The storages of a call whose lifetimes differ from the expected ones, as columns. Each layout with mismatches
     has one record."""
 
@@ -158,7 +160,7 @@ class LifetimeMismatch:
 
 
 @dataclass(frozen=True)
-class MemoryStepMismatch:
+class MemoryStepMismatch(Record):
     """The buffers that were not allocated or freed as a check in generated code expected, as columns.
 
     The check is `stepscope.check_memory_step`, which also replaces that of torch/_inductor/runtime/debug_utils.py.
@@ -190,7 +192,7 @@ class MemoryStepMismatch:
 
 
 @dataclass(frozen=True)
-class Growth:
+class Growth(Record):
     """The storages that steps have left alive when the recording ends, as columns.
 
     These are the storages that were allocated by a compiled call of an earlier step and are still alive.
@@ -224,7 +226,7 @@ class SwappedNode:
 
 
 @dataclass(frozen=True)
-class RecomputeMismatch:
+class RecomputeMismatch(Record):
     """The memory figures of a reordering pass differ from a full recomputation.
 
     torch/_inductor/comms.py updates the estimate after each swap; torch/_inductor/comms_debug.py recomputes it.

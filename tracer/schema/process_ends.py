@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from stepscope.tracer.schema.record import Record
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -21,10 +23,11 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class UncaughtException:
+class UncaughtException(Record):
     """An exception that nothing caught ended the process; `end` follows."""
 
     KIND: ClassVar[str] = "uncaught_exception"
+    TABLE: ClassVar[str | None] = "uncaught_exceptions"
 
     type: str
     """The name of the class, with its module unless that is `builtins`: ``ValueError``, ``torch.AcceleratorError``."""
@@ -70,7 +73,7 @@ class ToolError:
 
 
 @dataclass(frozen=True)
-class ProcessEnd:
+class ProcessEnd(Record):
     """How a recorded command ended, according to `stepscope run`."""
 
     KIND: ClassVar[str] = "process_end"
@@ -91,7 +94,7 @@ class ProcessEnd:
 
 
 @dataclass(frozen=True)
-class Overhead:
+class Overhead(Record):
     """The recorder's own cost since the log began."""
 
     KIND: ClassVar[str] = "overhead"
@@ -107,7 +110,7 @@ class Overhead:
 
 
 @dataclass(frozen=True)
-class End:
+class End(Record):
     """The last record of a process, whose log is complete. If other records of the process follow, an `os.exec…` of the
     process failed."""
 

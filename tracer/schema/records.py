@@ -9,46 +9,27 @@ Unknown values are ``None``, never 0. Readers ignore fields they do not know.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, get_args
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from stepscope.tracer.schema.constants import ARTIFACT_PREFIX
-from stepscope.tracer.schema.gaps import CompileError, Failure, Skipped
-from stepscope.tracer.schema.graphs import (
-    CppCode,
-    Graph,
-    Provenance,
+from stepscope.tracer.schema import (
+    gaps,
+    graphs,
+    launches,
+    memory,
+    process_ends,
+    scalars,
+    statistics,
+    steps,
+    values,
 )
-from stepscope.tracer.schema.launches import (
-    DeviceTimes,
-    Launches,
-    SameTensors,
-    Tensors,
-    TunedKernels,
-)
-from stepscope.tracer.schema.memory import (
-    Growth,
-    LifetimeLayout,
-    LifetimeMismatch,
-    Lifetimes,
-    MemoryStepMismatch,
-    RecomputeMismatch,
-    SchedulerMemory,
-)
-from stepscope.tracer.schema.process_ends import (
-    End,
-    Overhead,
-    ProcessEnd,
-    UncaughtException,
-)
-from stepscope.tracer.schema.scalars import CallSymbols
-from stepscope.tracer.schema.statistics import Values
-from stepscope.tracer.schema.steps import StepMarks, Steps
-from stepscope.tracer.schema.values import SavedTensor, ValueLayout
+from stepscope.tracer.schema.record import Record, records_of
+
+_MODULES = (graphs, launches, steps, scalars, values, statistics, memory, gaps, process_ends)
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Record):
     """The first record of a log: what ran, where it ran, and how it was recorded."""
 
     KIND: ClassVar[str] = "run"
@@ -81,20 +62,4 @@ class Run:
     """Whether the process is a worker of a `DataLoader`; its steps are those of the process that it feeds."""
 
 
-Record = (
-    Run | Graph | CppCode | Provenance | Tensors | SameTensors | Steps | StepMarks | Launches | CallSymbols
-    | DeviceTimes | ValueLayout | Values | SavedTensor
-    | SchedulerMemory | LifetimeLayout | Lifetimes | LifetimeMismatch | Growth | RecomputeMismatch
-    | TunedKernels | MemoryStepMismatch | CompileError | Skipped | Failure
-    | Overhead | UncaughtException | End | ProcessEnd
-)  # fmt: skip
-RECORD_TYPES: tuple[type[Record], ...] = get_args(Record)
-
-
-def artifact_name(record: Record) -> str:
-    return ARTIFACT_PREFIX + record.KIND
-
-
-def to_payload(record: Record) -> dict[str, Any]:
-    """Return the JSON payload of `record`."""
-    return asdict(record)
+RECORD_TYPES: tuple[type[Record], ...] = (Run, *(kind for module in _MODULES for kind in records_of(module)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from stepscope.tracer.schema.record import Record
+
 
 @dataclass(frozen=True)
 class Scalar:
@@ -46,7 +48,7 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class CallSymbols:
+class CallSymbols(Record):
     """The values of the symbols of calls, as columns. Calls with the same values share an assignment."""
 
     KIND: ClassVar[str] = "call_symbols"

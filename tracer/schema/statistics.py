@@ -4,6 +4,8 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
+from stepscope.tracer.schema.record import Record
+
 
 @dataclass(frozen=True)
 class Statistic:
@@ -84,7 +86,7 @@ class Elements:
 
 
 @dataclass(frozen=True)
-class Values:
+class Values(Record):
     """Statistics of tensors, as columns. The rows of a call follow one another in the order of its layout.
 
     `min`, `max`, `mean` and `std` (unbiased) are over the finite elements, and None if no element is finite. They

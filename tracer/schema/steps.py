@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from stepscope.tracer.schema.record import Record
+
 
 @dataclass(frozen=True)
-class Steps:
+class Steps(Record):
     """A batch of steps that have ended, as columns. Calls show a step that has not ended. Since format version 2, only
     logs of printed text have this record."""
 
@@ -23,7 +25,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class StepMarks:
+class StepMarks(Record):
     """Events that may end a step, as columns. The reader of the complete log decides which of them do, because an
     iteration may have several optimizers, and the first calls run before any optimizer has stepped."""
 

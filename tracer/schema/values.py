@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from stepscope.tracer.schema.record import Record
+
 Moment = Literal["before", "after"]
 OF_THE_CALL = -1
 """`ValueLayout.site` of a row for an input of the call that no launch site names."""
 
 
 @dataclass(frozen=True)
-class ValueLayout:
+class ValueLayout(Record):
     """The description of a call's value rows, as columns. Calls with the same rows share a layout."""
 
     KIND: ClassVar[str] = "value_layout"
@@ -40,7 +42,7 @@ class ValueLayout:
 
 
 @dataclass(frozen=True)
-class SavedTensor:
+class SavedTensor(Record):
     """A tensor was written to a file beside the log."""
 
     KIND: ClassVar[str] = "saved_tensor"

@@ -14,7 +14,7 @@ from stepscope.tracer.schema.constants import UNRECORDED
 from stepscope.tracer.schema.graphs import LaunchSite, Version
 from stepscope.tracer.schema.launches import Calls, Launches, SameTensors, TensorMeta, Tensors
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.records import Record
+from stepscope.tracer.schema.record import Record
 from stepscope.tracer.schema.statistics import Exact, Sparse, Values
 from stepscope.tracer.schema.values import ValueLayout
 from stepscope.viewer.findings import all_findings

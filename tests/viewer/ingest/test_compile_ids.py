@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from stepscope.tracer.schema.gaps import Skipped
-from stepscope.tracer.schema.records import Record, artifact_name, to_payload
+from stepscope.tracer.schema.record import Record, artifact_name, to_payload
 from stepscope.viewer.compiles.queries.compiles import compile_detail, list_compiles
 from stepscope.viewer.compiles.queries.events import list_compile_events
 from stepscope.viewer.ingest import logs

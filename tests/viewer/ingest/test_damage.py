@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from stepscope.tracer.schema.constants import FORMAT_VERSION
-from stepscope.tracer.schema.records import to_payload
+from stepscope.tracer.schema.record import to_payload
 from stepscope.viewer.compiles.queries.compiles import compile_detail, list_compiles
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.findings import all_findings

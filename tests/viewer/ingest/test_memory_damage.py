@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepscope.tracer.schema.records import to_payload
+from stepscope.tracer.schema.record import to_payload
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.memory.queries.alive import alive_at, alive_in_call

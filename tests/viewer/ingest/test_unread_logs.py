@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from stepscope.tracer.schema.constants import FORMAT_VERSION
-from stepscope.tracer.schema.records import to_payload
+from stepscope.tracer.schema.record import to_payload
 from stepscope.tracer.schema.steps import StepMarks
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.findings import all_findings

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepscope.tracer.schema.launches import DeviceTimes
-from stepscope.tracer.schema.records import to_payload
+from stepscope.tracer.schema.record import to_payload
 from stepscope.tracer.schema.statistics import Values
 from stepscope.tracer.schema.values import SavedTensor, ValueLayout
 from stepscope.viewer.errors import StepscopeError

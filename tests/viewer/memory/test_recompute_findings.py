@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import orjson
 
-from stepscope.tracer.schema.records import to_payload
+from stepscope.tracer.schema.record import to_payload
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.memory.queries.recompute import LastUseRow, recompute_detail, recompute_mismatches
 from stepscope.viewer.store.trace import Trace

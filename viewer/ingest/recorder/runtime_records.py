@@ -21,8 +21,9 @@ from stepscope.tracer.schema.memory import (
     RecomputeMismatch,
     SchedulerMemory,
 )
-from stepscope.tracer.schema.process_ends import End, Overhead, ProcessEnd, UncaughtException
-from stepscope.tracer.schema.records import RECORD_TYPES, Record, Run
+from stepscope.tracer.schema.process_ends import End, Overhead, ProcessEnd
+from stepscope.tracer.schema.record import Record, to_payload
+from stepscope.tracer.schema.records import RECORD_TYPES, Run
 from stepscope.tracer.schema.scalars import CallSymbols
 from stepscope.tracer.schema.statistics import Values
 from stepscope.tracer.schema.steps import StepMarks, Steps
@@ -56,6 +57,12 @@ if TYPE_CHECKING:
 _TYPES: Mapping[str, type[Record]] = {ARTIFACT_PREFIX + kind.KIND: kind for kind in RECORD_TYPES}
 _OF_A_RUNNING_PROCESS = (Graph, Launches, Steps, StepMarks, Overhead)
 """Records that invalidate an earlier `End`: the process tried to become another program and failed."""
+
+
+def columns_of(record: Record) -> dict[str, Any]:
+    """Return the fields of `record`; lists and objects as JSON."""
+    payload = to_payload(record)
+    return {name: dumps(value) if isinstance(value, (list, dict)) else value for name, value in payload.items()}
 
 
 class RuntimeRecords:
@@ -170,10 +177,10 @@ class RuntimeRecords:
                 self.run.end(value.monotonic_ns, record.time_ns)
                 if value.device_error is not None:
                     self.rows.add("device_errors", log=self.log, text=value.device_error)
-            case UncaughtException():
-                self._add_exception(value, record.time_ns)
             case ProcessEnd():
                 self.process_ends.append(value)
+            case _ if value.TABLE is not None:
+                self.rows.add(value.TABLE, log=self.log, time_unix_ns=record.time_ns, **columns_of(value))
 
     def finish(
         self, codes: list[OutputCode], callers: Mapping[str, UserFrame], compiles: Iterable[Compiling] = ()
@@ -283,16 +290,6 @@ class RuntimeRecords:
             )
         booked = steps_compiles.book(compiles, self.batches, self.graph_rows.graphs)
         self.steps = steps_compiles.with_compiles(self.steps, compiles, booked)
-
-    def _add_exception(self, error: UncaughtException, time_unix_ns: int | None) -> None:
-        self.rows.add(
-            "uncaught_exceptions",
-            log=self.log,
-            time_unix_ns=time_unix_ns,
-            type=error.type,
-            text=error.text,
-            frames=dumps(error.frames),
-        )
 
     def _add_process_ends(self) -> None:
         """Add the end of the process as its parent saw it, else the signal in the ring that asked it to exit."""
