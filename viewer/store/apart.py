@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeAlias
 
 import duckdb
 
 NAME = "trace"
 """Name under which an index is attached."""
-NO_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-}
+Config: TypeAlias = dict[str, str | bool | int | float | list[str]]
+NO_EXTENSIONS: Config = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+SMALL_BYTES = 8 << 20
+"""Size of an index or its logs below which starting threads and dividing queries among them takes longer than it
+saves."""
+
+
+def config(size: int) -> Config:
+    """Return DuckDB's settings for an index of this size in bytes."""
+    return {**NO_EXTENSIONS, "threads": 1} if size < SMALL_BYTES else NO_EXTENSIONS
 
 
 def quoted(path: Path) -> str:
@@ -21,14 +28,15 @@ def quoted(path: Path) -> str:
 
 def connect(index: Path) -> duckdb.DuckDBPyConnection:
     """Connect to an index; the connection can still be configured."""
-    connection = duckdb.connect(":memory:", config=NO_EXTENSIONS)
+    connection = duckdb.connect(":memory:", config=config(index.stat().st_size))
     connection.execute(f"ATTACH {quoted(index)} AS {NAME} (READ_ONLY); USE {NAME}")
     return connection
 
 
-def lock(connection: duckdb.DuckDBPyConnection, memory_bytes: int, threads: int) -> None:
+def lock(connection: duckdb.DuckDBPyConnection, memory_bytes: int, most_threads: int) -> None:
     """Prevent later statements from opening files, spilling, exceeding the memory and changing the settings."""
     connection.execute(
-        f"SET memory_limit = '{memory_bytes}B'; SET threads = {threads}; SET temp_directory = '';"
+        f"SET threads = least(current_setting('threads'), {most_threads});"
+        f" SET memory_limit = '{memory_bytes}B'; SET temp_directory = '';"
         " SET enable_external_access = false; SET lock_configuration = true"
     )

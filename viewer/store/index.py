@@ -17,7 +17,7 @@ from stepscope.viewer import ingest as ingest_package
 from stepscope.viewer.ingest.rows import IndexRows, TableRows
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.kernel_source import arithmetic
-from stepscope.viewer.store.apart import NAME, NO_EXTENSIONS, quoted
+from stepscope.viewer.store.apart import NAME, config, quoted
 from stepscope.viewer.store.cache_folder import BUILDING, hold, note_use, spill_folder
 from stepscope.viewer.store.sound_rows import REFUSALS, append, sound_rows
 
@@ -62,7 +62,7 @@ def open_index(index: Path, key: str) -> OpenIndex | None:
     held = hold(index)
     if held is None:
         return None
-    found = _attached(_connect(), index, key, held)
+    found = _attached(_connect(os.fstat(held.fileno()).st_size), index, key, held)
     if found is not None:
         note_use(index)
     return found
@@ -73,17 +73,17 @@ def build_index(index: Path, key: str, rows: IndexRows, log_bytes: int) -> OpenI
     block = _SMALL_BLOCK if log_bytes < _SMALL_BYTES else _LARGE_BLOCK
     try:
         try:
-            return _build(index, key, rows, block)
+            return _build(index, key, rows, block, log_bytes)
         except REFUSALS as error:
             if isinstance(error, duckdb.IOException):
                 raise
-            return _build(index, key, sound_rows(rows, SCHEMA), block)
+            return _build(index, key, sound_rows(rows, SCHEMA), block, log_bytes)
     except (OSError, duckdb.IOException):
         return None
 
 
-def _build(index: Path, key: str, rows: IndexRows, block: int) -> OpenIndex | None:
-    connection, held = _connect(), None
+def _build(index: Path, key: str, rows: IndexRows, block: int, log_bytes: int) -> OpenIndex | None:
+    connection, held = _connect(log_bytes), None
     try:
         index.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=index.parent, prefix=BUILDING, ignore_cleanup_errors=True) as folder:
@@ -100,9 +100,9 @@ def _build(index: Path, key: str, rows: IndexRows, block: int) -> OpenIndex | No
     return _attached(connection, index, key, held)
 
 
-def build_in_memory(key: str, rows: IndexRows) -> duckdb.DuckDBPyConnection:
+def build_in_memory(key: str, rows: IndexRows, log_bytes: int) -> duckdb.DuckDBPyConnection:
     """Build an index in memory, for use where no file can be written."""
-    connection = _connect()
+    connection = _connect(log_bytes)
     connection.execute(f"ATTACH ':memory:' AS {NAME}")
     try:
         _write(connection, NAME, key, rows)
@@ -112,8 +112,8 @@ def build_in_memory(key: str, rows: IndexRows) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _connect() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(":memory:", config={**NO_EXTENSIONS, "temp_directory": spill_folder()})
+def _connect(size: int) -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(":memory:", config={**config(size), "temp_directory": spill_folder()})
 
 
 def _attached(connection: duckdb.DuckDBPyConnection, index: Path, key: str, held: BinaryIO | None) -> OpenIndex | None:

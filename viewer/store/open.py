@@ -49,6 +49,7 @@ class _Opening:
     def __init__(self, sources: Sequence[Source], names: Sequence[str]) -> None:
         self._sources, self._key = sources, index_key(sources)
         self._name = index_name(names, self._key)
+        self._log_bytes = sum(source.size for source in sources)
         self._rows: IndexRows | None = None
 
     def open(self, index_dir: str | os.PathLike[str] | None) -> Trace:
@@ -78,12 +79,13 @@ class _Opening:
         return None
 
     def _in_memory(self) -> Trace:
-        return Trace(self._sources, build_in_memory(self._key, self._read()), IN_MEMORY, self._plain_copies())
+        connection = build_in_memory(self._key, self._read(), self._log_bytes)
+        return Trace(self._sources, connection, IN_MEMORY, self._plain_copies())
 
     def _build(self, index: Path) -> OpenIndex | None:
         if not _is_text(index):
             return None
-        return build_index(index, self._key, self._read(), sum(source.size for source in self._sources))
+        return build_index(index, self._key, self._read(), self._log_bytes)
 
     def _read(self) -> IndexRows:
         if self._rows is None:

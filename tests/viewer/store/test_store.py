@@ -9,6 +9,7 @@ import stat
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -25,6 +26,7 @@ from stepscope.viewer.ingest.unpack import plain_copies
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.records.queries.artifacts import list_records, record_detail
 from stepscope.viewer.search.ask import ask
+from stepscope.viewer.store import apart
 from stepscope.viewer.store import cache_folder as places
 from stepscope.viewer.store import index as index_file
 from stepscope.viewer.store.open import open_trace
@@ -413,3 +415,24 @@ def test_columns_for_a_database_that_does_not_look_at_masks() -> None:
     with duckdb.connect() as connection:
         connection.register("new_rows", columns)
         assert connection.execute(f"SELECT {values} FROM new_rows ORDER BY a").fetchall() == rows
+
+
+@pytest.mark.parametrize("small_bytes", [apart.SMALL_BYTES, 1], ids=["small", "large"])
+def test_only_a_large_index_has_several_threads(log: Path, monkeypatch: pytest.MonkeyPatch, small_bytes: int) -> None:
+    monkeypatch.setattr(apart, "SMALL_BYTES", small_bytes)
+    with duckdb.connect() as usual:
+        (default,) = _threads(usual)
+    expected = 1 if small_bytes > 1 else default
+    with open_trace(log) as built, open_trace(log) as opened, built.unlocked() as another:
+        assert [*_threads(built.cursor()), *_threads(opened.cursor()), *_threads(another)] == [expected] * 3
+        assert built.connect_apart is not None
+        with built.connect_apart() as apart_connection:
+            apart.lock(apart_connection, 10**9, most_threads=2)
+            assert _threads(apart_connection) == (min(expected, 2),)
+    with closing(index_file.build_in_memory("key", read_logs(sources.find_logs(log)), log.stat().st_size)) as memory:
+        assert _threads(memory) == (expected,)
+
+
+def _threads(connection: duckdb.DuckDBPyConnection) -> tuple[int]:
+    (found,) = connection.execute("SELECT current_setting('threads')").fetchall()
+    return (int(found[0]),)

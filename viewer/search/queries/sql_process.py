@@ -26,7 +26,7 @@ from stepscope.viewer.store.apart import lock
 READS = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 _OWN_BYTES = 256 << 20
 """Memory that Python and DuckDB need in addition to that of the statement."""
-_THREADS = 4
+_MOST_THREADS = 4
 _NUMBER_BYTES = 8
 _ZONE = "WITH TIME ZONE"
 
@@ -55,8 +55,7 @@ def main() -> None:
     task: StatementRun = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_input, daemon=True).start()
     connection = task.connect()
-    threads = min(_THREADS, os.cpu_count() or 1)
-    lock(connection, task.memory_bytes, threads)
+    lock(connection, task.memory_bytes, _MOST_THREADS)
     _limit(task.memory_bytes + _OWN_BYTES, task.is_one_file)
     _write(answers, b"\n")
     try:
