@@ -41,7 +41,7 @@ def problems_of(folder: Path, death: dict[str, Any]) -> list[str]:
     (last,) = [row for row in rows.tables["ring_launches"] if row["role"] == "last_started"]
     in_flight = [row for row in rows.tables["ring_launches"] if row["role"] == "in_flight"]
     launches, kernel = len(column(rows, "launches", "launch")), sites[last["site"]]["kernel"]
-    ended = [row["step"] for row in rows.tables["steps"] if row["start_ns"] is not None]
+    begun = [row["step"] for row in rows.tables["steps"] if row["start_ns"] is not None]
     is_inside = death["returned"] == death["began"] - 1
     found = [f"{row}" for row in rows.tables["problems"]]
     # The recorder sees a launch begin just before the stand-in does, and return just after it.
@@ -53,8 +53,8 @@ def problems_of(folder: Path, death: dict[str, Any]) -> list[str]:
         last["returned"] or [row["launch"] for row in in_flight] != [last["launch"]]
     ):
         found.append(f"the launch in flight is said to be {in_flight}, not {last}")
-    if ended != list(range(death["steps"])) and ended != list(range(death["steps"] + 1)):
-        found.append(f"{len(ended)} steps, not {death['steps']}")
+    if begun != list(range(death["steps"])) and begun != list(range(death["steps"] + 1)):
+        found.append(f"{len(begun)} steps, not {death['steps']}")
     if is_inside and last["step"] != death["steps"]:
         found.append(f"in step {last['step']}, not {death['steps']}")
     return found

@@ -6,7 +6,7 @@ CACHED_ESTIMATE = "estimated memory of a cached graph"
 DEVICE_FAILED = "the device had failed"
 """Beginning of `Skipped.why` if a device had failed; the failure has a finding of its own."""
 CPP_WRAPPER = (
-    "C++ wrapper: the launches happen inside the compiled library, out of Python's sight; compiled under"
+    "C++ wrapper: the compiled library launches the kernels itself, where Python cannot observe them; compiled under"
     " stepscope run --aoti it prints them"
 )
 """`Skipped.why` of a graph with a C++ wrapper; the output of the library may be in a log of its own."""

@@ -313,7 +313,7 @@ def _value(form: int, word: int) -> float | bool:
         number: float = struct.unpack("<d", struct.pack("<q", word))[0]
         return number
     if form not in (0, 2):
-        raise ValueError("it has a value of a form that is not known")
+        raise ValueError("it contains a value of an unknown form")
     return bool(word) if form == 2 else word
 
 
@@ -356,7 +356,7 @@ def _call(block: Sequence[int], marks: Sequence[int]) -> RingCall:
 
 def _named(names: Sequence[str], number: int) -> str:
     if not 0 <= number < len(names):
-        raise ValueError("it has a kind that is not known")
+        raise ValueError("it contains an unknown kind")
     return names[number]
 
 

@@ -129,7 +129,7 @@ def compile_page(trace: Trace, request: Request) -> CompilePage:
         failed=failed,
         shapes=shapes,
         shapes_total=shapes_total,
-        lookups=part("Looks into caches", [], cache_lookups, trace, row.log, row.compile_id),
+        lookups=part("Cache lookups", [], cache_lookups, trace, row.log, row.compile_id),
         provenance=inductor_graphs(units, attempt),
         related=_related(row, detail.records),
         previous=previous,

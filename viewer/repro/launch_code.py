@@ -145,7 +145,7 @@ def _kernel_code(kernel: str, call: ast.Call) -> KernelCode:
         raise StepscopeError(f"The definition of {kernel} in the log has parts that are no text or number.") from None
     wanted = (list, str) if factory == "cpp_pybinding" else (str, str)
     if tuple(map(type, arguments)) != wanted or not set(keywords) <= {"device_str"}:
-        raise StepscopeError(f"The definition of {kernel} in the log has a form that is not known.")
+        raise StepscopeError(f"The definition of {kernel} in the log has an unknown form.")
     if factory == "cpp_pybinding" and not all(_CPP_TYPE.fullmatch(str(one)) for one in arguments[0]):
         raise StepscopeError(f"The definition of {kernel} in the log has an argument of a type that C++ does not have.")
     return KernelCode(factory, [arguments[0], None], keywords, arguments[1])
