@@ -21,6 +21,7 @@ from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.search.ask import ask
 from stepscope.viewer.search.queries.search import search
 from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.parquet import views
 from stepscope.viewer.store.parquet.layout import read_store
 from stepscope.viewer.store.trace import Trace
 from tests.logs.store_logs import without_ids, write_logs
@@ -57,8 +58,19 @@ def copied(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made / "store", tmp_path / "store"))
 
 
+@pytest.fixture(autouse=True, params=["views"])
+def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How the tables of a STORE are read: as views as if they were large, or as copies."""
+    if request.param == "views":
+        monkeypatch.setattr(views, "_MOST_COPIED_BYTES", -1)
+    return str(request.param)
+
+
+BOTH = pytest.mark.parametrize("tables", ["views", "copies"], indirect=True)
+
+
 @pytest.fixture
-def store(made: Path) -> Iterator[Trace]:
+def store(made: Path, tables: str) -> Iterator[Trace]:
     with open_trace(made / "store") as trace:
         yield trace
 
@@ -69,6 +81,7 @@ def digests(folder: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
+@BOTH
 @pytest.mark.parametrize("page", LISTS)
 def test_pages_say_what_they_say_of_the_logs(page: str, made: Path, store: Trace, tmp_path: Path) -> None:
     with open_trace(made / "logs", index_dir=tmp_path) as index:
@@ -91,15 +104,17 @@ def test_payloads_come_from_the_logs_packed_or_not(made: Path, store: Trace, tmp
     assert {log for log, _, _ in looked[0]} >= {0, 1}
 
 
-def test_opening_copies_nothing(made: Path, store: Trace) -> None:
+@BOTH
+def test_opening_copies_small_tables_only(made: Path, store: Trace, tables: str) -> None:
     before = digests(made)
     overview(store)
     assert store.index.stat().st_size < 2_000_000
-    with duckdb.connect(str(store.index), read_only=True) as views:
-        kinds = dict(views.execute("SELECT table_name, table_type FROM information_schema.tables").fetchall())
-        rows = views.execute("SELECT sum(estimated_size) FROM duckdb_tables()").fetchone()
-    assert {kinds[table] for table in ("records", "launches", "graphs", "logs")} == {"VIEW"}
-    assert rows == (0,)
+    with duckdb.connect(str(store.index), read_only=True) as index:
+        kinds = dict(index.execute("SELECT table_name, table_type FROM information_schema.tables").fetchall())
+        rows = index.execute("SELECT sum(estimated_size) FROM duckdb_tables()").fetchone()
+    kind = "VIEW" if tables == "views" else "BASE TABLE"
+    assert {kinds[table] for table in ("records", "launches", "graphs", "logs")} == {kind}
+    assert (rows == (0,)) == (tables == "views")
     assert digests(made) == before
     assert store.index_bytes == sum(path.stat().st_size for path in made.rglob("*.parquet"))
 

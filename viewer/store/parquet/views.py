@@ -1,4 +1,6 @@
-"""Opens a STORE as a trace: DuckDB views over its Parquet files. Nothing is copied.
+"""Opens a STORE as a trace: DuckDB views over its Parquet files, and copies of its small tables.
+
+A query of a view opens every file of its table, which takes longer than a query of a copy by a factor of ten.
 
 DuckDB reaches the files only through a read-only file system that contains no other files, so a statement of the user
 cannot reach anything else. Payloads are read from the logs.
@@ -28,6 +30,8 @@ from stepscope.viewer.store.trace import IN_MEMORY, PAYLOAD, Trace
 
 PROTOCOL = "stepscope"
 _BLOCK = 16_384
+_MOST_COPIED_BYTES = 1 << 20
+"""Size of the files of a table up to which it is copied."""
 _MISSING = Source(Path("–"), Path("–"), 0, 0)
 """Placeholder for a log that is not in the STORE."""
 
@@ -239,14 +243,26 @@ class _TableFile:
 
 
 def _write_views(connection: duckdb.DuckDBPyConnection, database: str, store: Store) -> None:
-    """Write the tables of an index: a view if any log has rows, else an empty table."""
-    connection.execute(f"USE {database}; BEGIN; {SCHEMA}")
+    """Write the tables of an index: a copy or a view if any log has rows, else an empty table."""
+    connection.execute(f"USE {database}; BEGIN; {SCHEMA}; COMMIT")
     for table in TABLES:
-        names = [f"'{PROTOCOL}://{_name(manifest, table)}'" for manifest in store.manifests if table in manifest.tables]
-        if names:
-            files = f"read_parquet([{', '.join(names)}], hive_partitioning = false)"
-            connection.execute(f"DROP TABLE {table}; CREATE VIEW {table} AS {_query(table, files)}")
-    connection.execute("COMMIT; USE memory")
+        files = {_name(one, table): one.tables[table].size_bytes for one in store.manifests if table in one.tables}
+        if files:
+            names = ", ".join(f"'{PROTOCOL}://{name}'" for name in files)
+            query = _query(table, f"read_parquet([{names}], hive_partitioning = false)")
+            _write_table(connection, table, query, is_copied=sum(files.values()) <= _MOST_COPIED_BYTES)
+    connection.execute("USE memory")
+
+
+def _write_table(connection: duckdb.DuckDBPyConnection, table: str, query: str, is_copied: bool) -> None:
+    connection.execute(f"DROP TABLE {table}")
+    if is_copied:
+        try:
+            connection.execute(f"CREATE TABLE {table} AS {query}")
+            return
+        except duckdb.Error:  # a damaged file is reported by the parts that need it
+            pass
+    connection.execute(f"CREATE VIEW {table} AS {query}")
 
 
 def _query(table: str, files: str) -> str:
