@@ -10,6 +10,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from stepscope.tracer.schema.byte_sizes import bytes_of
+
 LEVELS = ("off", "launches", "values", "save")
 LIFETIMES = ("off", "log", "assert")
 MOST = 2**63 - 1
@@ -17,9 +19,6 @@ MOST_ELEMENTS = 1024
 FIXED = ("directory", "provenance", "check_recompute")
 """Settings that cannot change during a recording, since the log is open and the programs are compiled."""
 
-_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
-_UNITS |= {f"{letter}i": 1024**power for power, letter in enumerate("kmgt", 1)}
-_BYTES = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))? ?(?:([kmgt]i?)b?|b)?", re.IGNORECASE)
 _STEPS = re.compile(r"([0-9]{0,19})(?:(:)([0-9]{0,19}))?")
 
 
@@ -186,12 +185,10 @@ def _steps(name: str, value: str) -> tuple[int, int | None]:
 
 
 def _bytes(name: str, value: str) -> Any:
-    found = _BYTES.fullmatch(value.strip())
-    unit = _UNITS[(found[3] or "").lower()] if found else 1
-    digits = (found[2] or "") if found else ""
-    if found is None or (digits and unit == 1):
+    size = bytes_of(value)
+    if size is None:
         raise ConfigError(name, f"is {value!r}; write bytes, or a number with a unit: 500k, 4M, 64MiB, 1GB")
-    return int(found[1]) * unit + int(digits or 0) * unit // 10 ** len(digits)
+    return size
 
 
 def _number(name: str, value: str) -> int:

@@ -35,7 +35,8 @@ _Row = tuple[int, int, Moment, PrintedTensor]
 
 
 def run_record(argv: Sequence[str], pid: int, level: str, rank: int | None = None) -> Run:
-    """Return the run record of a process whose output is read; its versions of Python and torch are unknown."""
+    """Return the run record of a process whose output is read. Its version of torch is unknown, and the version of
+    Python is that of the process which reads the output."""
     return Run(
         format_version=FORMAT_VERSION, stepscope_version=__version__, python_version=platform.python_version(),
         torch_version=None, triton_version=None, cuda_version=None, devices=[], rank=rank, world_size=None, pid=pid,

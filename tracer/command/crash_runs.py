@@ -174,7 +174,7 @@ class CrashRuns:
         """Plan to read the suspects' values, with the flags of the last run if the symptom was the same."""
         look = self._suspect()
         if look is None:
-            self._say("no launch is suspect: its values cannot be read")
+            self._say("no launch is suspected, so no values are read")
             return None
         level = "save" if self.config.level == "save" else "values"
         kernels = tuple(escape(kernel) for kernel in look.kernels if "," not in kernel)

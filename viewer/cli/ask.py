@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from stepscope.tracer.schema.byte_sizes import bytes_of
 from stepscope.viewer.cli.commands import (
     COUNT,
     ReadingCommand,
@@ -23,7 +24,6 @@ from stepscope.viewer.cli.commands import (
     words,
 )
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.text.byte_sizes import bytes_of
 
 
 @click.command(cls=ReadingCommand)
@@ -44,6 +44,8 @@ def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> 
     from stepscope.viewer.text.formats import plural
 
     kinds = {kind.strip() for kind in fail_on.split(",") if kind.strip()} if fail_on is not None else None
+    if kinds is not None and not kinds:
+        raise StepscopeError(f"--fail-on names no kind of finding; use one of: {', '.join(KINDS)}")
     unknown = sorted(kinds - set(KINDS)) if kinds else []
     if unknown:
         raise StepscopeError(
@@ -66,7 +68,7 @@ def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> 
 @click.command(cls=ReadingCommand)
 @words("TRACE... TEXT", "The trace, and then the text to look for.", "trace_and_text")
 @click.option("--regex", is_flag=True, help="Treat TEXT as a regular expression (RE2).")
-@click.option("--case", is_flag=True, help="Match upper and lower case.")
+@click.option("--case", is_flag=True, help="Distinguish upper and lower case.")
 @click.option("--kind", metavar="NAME", help="Search only records of this event or artifact name.")
 @click.option("--compile-id", metavar="ID", help="Search only records of this compile, such as 0/0.")
 @click.option("--limit", type=COUNT, metavar="N", default=1000, help="Show at most this many lines.")

@@ -141,7 +141,12 @@ def note(text: str) -> None:
 
 
 def chosen(trace: Sequence[str], latest: bool) -> list[str]:
-    """Return the trace, or with `latest` the newest of its logs."""
-    from stepscope.viewer.ingest.sources import find_logs
+    """Return the trace, or with `latest` the newest of its logs. Raises StepscopeError for a STORE with `latest`."""
+    from stepscope.viewer.ingest.sources import STDIN, find_logs
+    from stepscope.viewer.store.parquet.mark import means_store
 
-    return [str(max(find_logs(trace), key=lambda log: log.mtime_ns).path)] if latest else [*trace]
+    if not latest or STDIN in trace:
+        return [*trace]
+    if means_store(trace):
+        raise StepscopeError(f"--latest chooses one of several logs, and {trace[0]} is a STORE: leave --latest out.")
+    return [str(max(find_logs(trace), key=lambda log: log.mtime_ns).path)]

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 )
 @latest_option
 @click.option(
-    "--follow", is_flag=True, help="Follow logs that still grow or do not exist yet; the pages report new records."
+    "--follow",
+    is_flag=True,
+    help="Follow logs that still grow or that appear later in a folder; the pages report new records.",
 )
 def serve(trace: list[str], port: int, latest: bool, follow: bool) -> None:
     """Browse a trace on 127.0.0.1."""
@@ -118,7 +120,7 @@ def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None
     try:
         out.write_text(html, encoding="utf-8")
     except OSError as error:
-        raise StepscopeError(f"cannot write {out}: {error.strerror}") from None
+        raise StepscopeError(f"The file {out} cannot be written: {error.strerror}") from None
     click.echo(f"report: {out} ({len(html.encode()) / 1000:,.0f} kB)")
 
 

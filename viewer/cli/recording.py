@@ -221,7 +221,7 @@ def import_aoti(text: str, out: Path, profile: Path | None) -> None:
     except (OSError, ValueError) as error:
         raise StepscopeError(str(error)) from None
     click.echo(f"{log} ({runs:,} run{'s' if runs != 1 else ''} of a model, {launches:,} launches)")
-    click.echo(f"read it with: stepscope summary {log}   or: stepscope serve {log}")
+    click.echo(f"Read it with `stepscope summary {log}` or `stepscope serve {log}`.")
 
 
 @click.command(cls=ReadingCommand)
@@ -243,7 +243,7 @@ def demo(out: Path) -> None:
     with open_trace(log) as opened:
         click.echo("\n" + summary_text(opened))
         write_report(opened, out / "report.html", redact=False)
-    click.echo(f"browse it: stepscope serve {log}")
+    click.echo(f"Open it in a browser with `stepscope serve {log}`.")
 
 
 def _refuse_option(name: str) -> None:
@@ -266,7 +266,7 @@ def _record(
     try:
         return run_command(command, config, fresh_cache=fresh_cache, aoti=aoti)
     except OSError as error:
-        raise StepscopeError(f"cannot run {command[0]}: {error.strerror}") from None
+        raise StepscopeError(f"The command {command[0]} cannot be run: {error.strerror}") from None
 
 
 def _run_crash(
@@ -292,8 +292,8 @@ def _run_crash(
     except FileExistsError as error:
         raise StepscopeError(f"{error.filename} holds an earlier run: give another folder with --out.") from None
     except OSError as error:
-        raise StepscopeError(f"cannot run {command[0]}: {error.strerror}") from None
-    say(f"read it with: stepscope summary {out}   or: stepscope serve {out}")
+        raise StepscopeError(f"The command {command[0]} cannot be run: {error.strerror}") from None
+    say(f"read it with `stepscope summary {out}` or `stepscope serve {out}`")
     return exit_code
 
 

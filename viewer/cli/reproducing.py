@@ -61,5 +61,8 @@ def repro(
     for path in written.files:
         click.echo(f"{path}: a saved tensor; keep it beside the script")
     for text in written.made_up:
-        click.echo(f"made up: {text}")
-    click.echo(f"It runs code from the log: read it first. Then: python {written.path}   or with --bench")
+        click.echo(f"The following value is made up: {text}")
+    click.echo(
+        "The script runs code from the log, so read it first. "
+        f"Run it with `python {written.path}`, and add --bench to time it."
+    )

@@ -9,6 +9,7 @@ from stepscope.viewer.compiles.queries.compiles import compile_detail
 from stepscope.viewer.compiles.queries.stages import Attempt, InductorGraph
 from stepscope.viewer.compiles.rows import CompileDetail
 from stepscope.viewer.graphs.queries.graphs import graphs_of_compile
+from stepscope.viewer.overview.queries.runs import log_or_first
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.addresses import Elsewhere, NotThere, Request, unslug
 from stepscope.viewer.web.parameters import number
@@ -28,7 +29,7 @@ class ProvenanceGraph:
 
 def chosen_compile(trace: Trace, request: Request) -> CompileDetail:
     compile_id = unslug(request.path["compile_id"]).replace("_", "/")
-    log = request.optional_id("log") or 0
+    log = log_or_first(trace, request.optional_id("log"))
     detail = compile_detail(trace, log, compile_id)
     if detail is None:
         graphs = graphs_of_compile(trace, log, compile_id)

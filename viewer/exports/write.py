@@ -32,7 +32,7 @@ def export(
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise StepscopeError(f"cannot write {path}: {error.strerror or error}") from None
+        raise StepscopeError(f"The file {path} cannot be written: {error.strerror or error}") from None
     return path, count
 
 

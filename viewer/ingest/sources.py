@@ -53,6 +53,10 @@ class Source:
     """Bytes of the launch ring beside the log; None if there is none."""
 
 
+class NoSuchLog(StepscopeError):
+    """Raised for a name that is neither a file nor a folder."""
+
+
 def find_logs(trace: TracePath) -> list[Source]:
     """Find the logs of `trace`, each once: those of a folder sorted by path, those of several names in their order.
 
@@ -107,7 +111,7 @@ def _several(names: Sequence[str]) -> list[Source]:
 def _existing(name: str) -> Path:
     path = Path(name).absolute()
     if name != STDIN and not path.exists():
-        raise StepscopeError(f"There is no file or folder {name}: give a log, a folder of logs, or - for stdin.")
+        raise NoSuchLog(f"There is no file or folder {name}: give a log, a folder of logs, or - for stdin.")
     return path
 
 

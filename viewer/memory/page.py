@@ -18,7 +18,7 @@ from stepscope.viewer.memory.queries.recompute import (
 from stepscope.viewer.memory.queries.run import live_curve, run_peaks
 from stepscope.viewer.memory.queries.steps import RunCurve, run_curve
 from stepscope.viewer.memory.rows import GrowthRow, LifetimeMismatchRow, LiveCurve, RunPeak
-from stepscope.viewer.overview.queries.runs import list_runs
+from stepscope.viewer.overview.queries.runs import list_runs, log_or_first
 from stepscope.viewer.overview.rows import RunRow
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes
@@ -55,7 +55,7 @@ class RecomputePage:
 
 
 def memory_page(trace: Trace, request: Request) -> MemoryOverviewPage:
-    runs, log = list_runs(trace), request.optional_id("log") or 0
+    runs, log = list_runs(trace), log_or_first(trace, request.optional_id("log"))
     curve = run_curve_page(trace, request)
     minis, left = mini_curves(trace, MOST_GRAPHS)
     checks = check_mismatches(trace)
@@ -81,7 +81,7 @@ def _why_nothing(trace: Trace) -> str:
 
 
 def run_curve_page(trace: Trace, request: Request) -> RunCurve | None:
-    log = request.optional_id("log") or 0
+    log = log_or_first(trace, request.optional_id("log"))
     first, last = request.optional_id("first_step"), request.optional_id("last_step")
     return run_curve(trace, log, first, last, request.text("device"))
 
@@ -97,7 +97,7 @@ def live_twin(trace: Trace, request: Request) -> LiveCurve:
     """Return a time window of the curve below the timeline."""
     width = max(1, min(request.number("width") or 1600, 10_000))
     window = request.number("start_ns"), request.number("end_ns")
-    found = live_curve(trace, request.number("log", 0) or 0, *window, width, request.text("device"))
+    found = live_curve(trace, log_or_first(trace, request.optional_id("log")), *window, width, request.text("device"))
     if found is None:
         raise NotThere("This log has no lifetimes of storages.")
     return found

@@ -89,7 +89,7 @@ def write_reproducer(trace: Trace, launch: int, out: Path, *, embed_bytes: int, 
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise StepscopeError(f"cannot write {out}: {error.strerror or error}") from None
+        raise StepscopeError(f"The file {out} cannot be written: {error.strerror or error}") from None
     return Reproducer(out, spec["kernel"], spec["where"], spec["made_up"], [path for path in files if path])
 
 

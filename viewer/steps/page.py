@@ -10,7 +10,7 @@ from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.memory.queries.run import live_curve
 from stepscope.viewer.memory.queries.steps import RunCurve, run_curve
 from stepscope.viewer.memory.rows import LiveCurve
-from stepscope.viewer.overview.queries.runs import list_runs, list_steps
+from stepscope.viewer.overview.queries.runs import list_runs, list_steps, log_or_first
 from stepscope.viewer.overview.rows import RunRow, StepRow
 from stepscope.viewer.steps.queries import steps as steps_queries
 from stepscope.viewer.steps.queries.step_sources import StepSources, step_sources
@@ -70,7 +70,7 @@ def steps_page(trace: Trace, request: Request) -> StepsPage:
 
 def _run_curve(trace: Trace, request: Request) -> RunCurve | None:
     first, last = request.optional_id("first_step"), request.optional_id("last_step")
-    return run_curve(trace, request.optional_id("log") or 0, first, last, None)
+    return run_curve(trace, log_or_first(trace, request.optional_id("log")), first, last, None)
 
 
 def step_page(trace: Trace, request: Request) -> StepPage:
@@ -93,7 +93,7 @@ def live_page(trace: Trace, timeline: Timeline, width: int = FULL_WIDTH) -> Live
 
 
 def timeline_page(trace: Trace, request: Request) -> Timeline:
-    log, step = request.number("log", 0) or 0, request.id("step")
+    log, step = log_or_first(trace, request.optional_id("log")), request.id("step")
     width = max(1, min(request.number("width") or FULL_WIDTH, 1_000_000))
     start, end = request.number("start_ns"), request.number("end_ns")
     found = steps_queries.timeline(trace, log, step, start_ns=start, end_ns=end, width=width)

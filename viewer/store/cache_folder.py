@@ -21,10 +21,10 @@ try:
 except ImportError:  # Windows does not remove open files
     fcntl = None  # type: ignore[assignment]
 
+from stepscope.tracer.schema.byte_sizes import bytes_of
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.sources import STDIN, cache_dir
 from stepscope.viewer.ingest.unpack import plain_copies, remove_plain_copy
-from stepscope.viewer.text.byte_sizes import bytes_of
 
 INDEX_SUFFIX = ".duckdb"
 BUILDING = ".building-"

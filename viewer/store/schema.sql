@@ -138,7 +138,7 @@ CREATE TABLE memory_statements (
 CREATE TABLE steps (
     log BIGINT, step BIGINT,
     kind VARCHAR,                    -- train, inference, data (calls of a DataLoader's worker)
-    by_what VARCHAR,                 -- user, optimizer, call, generate
+    by_what VARCHAR,                 -- user, optimizer, backward, call, generate
     optimizers VARCHAR,              -- classes of the optimizers that ended it
     start_ns BIGINT, end_ns BIGINT,  -- including the compiles that it triggered
     duration_ns BIGINT,              -- without the compiles

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stepscope.viewer.graphs.queries.graphs import list_graphs
 from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.graphs.rows import GraphRow, SiteRow
-from stepscope.viewer.overview.queries.runs import list_runs
+from stepscope.viewer.overview.queries.runs import list_runs, log_or_first
 from stepscope.viewer.overview.rows import RunRow
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.store.trace import Trace
@@ -162,7 +162,7 @@ def values_page_of(trace: Trace, heat: HeatMap) -> ValuesPage:
 
 def heat_window(trace: Trace, request: Request) -> tuple[int, Window]:
     """Return the log and the window of its map that an address names. Raises NotThere if there is no such part."""
-    log = request.optional_id("log") or 0
+    log = log_or_first(trace, request.optional_id("log"))
     if log not in {run.log for run in list_runs(trace)}:
         raise NotThere(f"This trace contains no log {log}.")
     window = Window(*(request.optional_id(name) for name in WINDOW))

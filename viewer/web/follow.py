@@ -11,7 +11,7 @@ from dataclasses import replace
 from stepscope.tracer.schema.log_format import HEADER, decode_payload, decode_payload_crlf, payload_digest
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.lenient_json import loads
-from stepscope.viewer.ingest.sources import STDIN, Source, TracePath, find_logs, trace_names
+from stepscope.viewer.ingest.sources import STDIN, NoSuchLog, Source, TracePath, find_logs, trace_names
 from stepscope.viewer.store.open import open_logs
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.frame import PageFrame, frame_of
@@ -152,9 +152,9 @@ def open_growing(path: TracePath, say: Callable[[str], None] = print) -> Trace:
     while True:
         try:
             sources = whole_records(find_logs(path))
-        except StepscopeError as error:
-            if "There is no" in str(error):
-                raise
+        except NoSuchLog:
+            raise
+        except StepscopeError:
             sources = []
         if sources:
             return open_logs(path, sources)

@@ -32,7 +32,7 @@ def serve(
         number = bound.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         say(f"stepscope dashboard: http://{shown}:{number}/  (Ctrl-C ends it)")
-        say(f"from another machine: ssh -L {number}:{shown}:{number} {socket.gethostname()}")
+        say(f"To open it from another machine, run there: ssh -L {number}:{shown}:{number} {socket.gethostname()}")
         uvicorn.Server(configure(create_app(trace))).run(sockets=[bound])
 
 
@@ -86,4 +86,4 @@ def listen(host: str, port: int) -> socket.socket:
             problem = error
         else:
             return bound
-    raise StepscopeError(f"cannot listen on {host}:{port}: {problem}; choose another with --port")
+    raise StepscopeError(f"The port {host}:{port} cannot be opened: {problem}; choose another with --port.")

@@ -98,7 +98,7 @@ def test_errors_say_what_there_is(trace: Trace, tmp_path: Path) -> None:
     with pytest.raises(StepscopeError, match="--table nothing is not known; there are: allocator"):
         export(trace, "csv", "nothing", None)
     for form in ("csv", "memory_snapshot", "chrome"):
-        with pytest.raises(StepscopeError, match="cannot write"):
+        with pytest.raises(StepscopeError, match="cannot be written"):
             export(trace, form, "storages", tmp_path / "no" / "folder")
 
 

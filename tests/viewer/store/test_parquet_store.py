@@ -15,9 +15,11 @@ import duckdb
 import orjson
 import pytest
 
+from stepscope.viewer.cli.commands import chosen
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.exports.write import export
 from stepscope.viewer.overview.queries.overview import overview
+from stepscope.viewer.overview.queries.runs import list_runs
 from stepscope.viewer.search.ask import ask
 from stepscope.viewer.search.queries.search import search
 from stepscope.viewer.store.open import open_trace
@@ -264,6 +266,21 @@ def test_a_unit_whose_manifest_is_wrong_is_left_out(changes: dict[str, Any], cop
     with open_trace(copied) as trace:
         assert trace.cursor().execute("SELECT count(*) FROM logs").fetchone() == (7,)
         assert trace.notices[0].startswith("1 of 8 logs is missing from this STORE")
+
+
+def test_pages_without_a_log_show_the_first_log_there_is(copied: Path) -> None:
+    change_manifest(copied, 0, format="stepscope-unit/9")
+    with open_trace(copied) as trace:
+        client = Client(trace)
+        assert {page: client.get(page).status_code for page in ("/", *LISTS)} == dict.fromkeys(("/", *LISTS), 200)
+        assert client.get("/memory.json").json()["log"] == min(run.log for run in list_runs(trace)) == 1
+
+
+def test_a_store_has_no_latest_log(copied: Path) -> None:
+    with pytest.raises(StepscopeError, match="is a STORE: leave --latest out"):
+        chosen([str(copied)], latest=True)
+    assert chosen([str(copied)], latest=False) == [str(copied)]
+    assert chosen(["-"], latest=True) == ["-"]
 
 
 def test_a_manifest_opens_no_file_that_is_no_log(copied: Path, tmp_path: Path) -> None:

@@ -28,5 +28,8 @@ def test_a_taken_default_port_gives_way_to_a_free_one(kept: int, monkeypatch: py
 
 
 def test_a_port_that_was_asked_for_is_not_changed(kept: int) -> None:
-    with server.listen("127.0.0.1", kept), pytest.raises(StepscopeError, match=f"cannot listen on 127.0.0.1:{kept}"):
+    with (
+        server.listen("127.0.0.1", kept),
+        pytest.raises(StepscopeError, match=f"The port 127.0.0.1:{kept} cannot be opened"),
+    ):
         server.listen("127.0.0.1", kept)

@@ -250,7 +250,7 @@ def reach_sentence(found: Suspect) -> str | None:
     if not unknown:
         return "according to its source, every index stays within its storage" if found.reaches else None
     rest = "; every other index stays within its storage" if len(unknown) < len(found.reaches) else ""
-    more = [f"nor of {left} more" for left in [len(unknown) - MOST_UNKNOWN] if left > 0]
+    more = [f"the same holds for {left} more" for left in [len(unknown) - MOST_UNKNOWN] if left > 0]
     return "; ".join([*map(_unknown, unknown[:MOST_UNKNOWN]), *more]) + rest
 
 

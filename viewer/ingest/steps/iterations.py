@@ -43,7 +43,7 @@ def split_by_backward(outers: Sequence[OuterCall], ends: Sequence[Mark]) -> Iter
     if not ends:
         yield from split_calls(outers)
         return
-    for found in _iterations(outers, ends, "call", ()):
+    for found in _iterations(outers, ends, "backward", ()):
         found.end_ns = None
         yield found
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-By = Literal["user", "optimizer", "call", "generate"]
+By = Literal["user", "optimizer", "backward", "call", "generate"]
 Key = tuple[object, bool]
 """The function of a call, and whether the call is for training."""
 

@@ -26,6 +26,11 @@ def list_runs(trace: Trace) -> list[RunRow]:
     return [_run(*row) for row in found]
 
 
+def log_or_first(trace: Trace, log: int | None) -> int:
+    """Return `log`, or the first log of the trace if it is None. A STORE may have no log 0."""
+    return log if log is not None else int(sql.number(trace, "SELECT coalesce(min(log), 0) FROM logs"))
+
+
 def has_recorder(trace: Trace) -> bool:
     """Return whether stepscope recorded one of the logs; otherwise only compiles are known."""
     return bool(sql.number(trace, "SELECT EXISTS(FROM records WHERE starts_with(name, 'stepscope_'))"))

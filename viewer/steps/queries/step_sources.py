@@ -16,6 +16,7 @@ _ODD_SHARE, _ODD_FACTOR = 0.25, 3
 _ADVICE = "If they are not the iterations of the program, call stepscope.step() at the end of each iteration."
 _WORDS = {
     "user": "by calls of stepscope.step()",
+    "backward": "by the ends of backward passes",
     "call": "by calls of the same function",
     "generate": "by whole calls of generate",
 }
@@ -65,7 +66,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def _doubt(steps: Sequence[StepRow]) -> str | None:
-    guessed = [step for step in steps if step.by in ("call", "optimizer")]
+    guessed = [step for step in steps if step.by in ("call", "optimizer", "backward")]
     why = _few_launches(guessed) or _uneven(guessed)
     return f"{why} {_ADVICE}" if why else None
 

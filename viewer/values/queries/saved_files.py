@@ -140,7 +140,7 @@ def _copy(source: BinaryIO, place: SavedTensorPlace, out: Path) -> int:
         temporary = None
         return size
     except OSError as error:
-        raise StepscopeError(f"cannot write {out}: {error.strerror or error}") from None
+        raise StepscopeError(f"The file {out} cannot be written: {error.strerror or error}") from None
     finally:
         if temporary is not None:
             with suppress(OSError):
