@@ -24,7 +24,7 @@ from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.memory import LifetimeLayout, ScheduledBuffers, SchedulerMemory
 from stepscope.tracer.schema.process_ends import End, Frame
 from stepscope.tracer.schema.steps import Steps
-from stepscope.viewer.memory.queries.alive import alive_at, alive_in_call
+from stepscope.viewer.memory.queries.alive import alive_in_call
 from stepscope.viewer.memory.queries.graph import graph_memory
 from stepscope.viewer.memory.queries.graphs import lifetime_events
 from stepscope.viewer.memory.queries.nodes import node_memory
@@ -137,7 +137,6 @@ def show(trace: Trace, call: int) -> None:
         "zoom: a tenth": lambda: live_curve(trace, 0, middle, middle + span // 10),
         "zoom: a thousandth": lambda: live_curve(trace, 0, middle, middle + span // 1_000),
         "zoom: a millionth": lambda: live_curve(trace, 0, middle, middle + span // 1_000_000),
-        "alive at a moment": lambda: alive_at(trace, 0, middle),
         "peaks": lambda: [asdict(peak) for peak in run_peaks(trace)],
         "summary": lambda: summary(trace),
     }

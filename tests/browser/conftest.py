@@ -154,7 +154,7 @@ def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @contextmanager
 def serving(trace: Trace) -> Iterator[str]:
     """Serves the dashboard of a trace; its address."""
-    with listen("127.0.0.1", 0) as bound:
+    with listen(0) as bound:
         config = uvicorn.Config(
             create_app(trace), loop="asyncio", http="h11", ws="none", lifespan="off", log_level="error"
         )

@@ -68,14 +68,14 @@ class Damage:
             self.add(reason, text, line, byte)
 
     @contextmanager
-    def contained(self, what: str, line: int | None = None, byte: int | None = None) -> Iterator[None]:
+    def contained(self, what: str) -> Iterator[None]:
         """Count any error raised in the block as a problem, so that it costs no more than `what`."""
         try:
             yield
         except StepscopeError:
             raise
         except Exception as error:
-            self.add("not_understood", f"{what}: {type(error).__name__}: {error}", line, byte)
+            self.add("not_understood", f"{what}: {type(error).__name__}: {error}")
 
 
 def excerpt(text: str | bytes) -> str:

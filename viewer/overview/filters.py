@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepscope.viewer.ingest.damage import REASONS
-from stepscope.viewer.overview.rows import SIDES, Finding
+from stepscope.viewer.overview.rows import SEVERITY_SIGNS, SIDES, Finding
 from stepscope.viewer.text import formats
 
-SEVERITY_SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
 FINDING_PAGES = {
     "graph_break": ("/graph-breaks", "all graph breaks"),
     "recompile": ("/recompiles", "all recompiles"),

@@ -97,6 +97,7 @@ class OverheadRow:
     failures: int | None
 
 
+SEVERITY_SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
 SIDES = ("in", "with", "out", "not_read", "compute_sanitizer")
 """Keys of evidence that consists of sentences about inputs, outputs and what a tool found."""
 

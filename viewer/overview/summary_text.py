@@ -13,7 +13,17 @@ from stepscope.viewer.graphs.rows import GraphRow
 from stepscope.viewer.ingest.damage import REASONS
 from stepscope.viewer.memory.queries.summary import MemoryFigures, NodePeak
 from stepscope.viewer.overview.queries.recorder_cost import recorder_cost
-from stepscope.viewer.overview.rows import SIDES, CrashRunRow, Finding, NotRecorded, Overview, Problem, RunRow, StepRow
+from stepscope.viewer.overview.rows import (
+    SEVERITY_SIGNS,
+    SIDES,
+    CrashRunRow,
+    Finding,
+    NotRecorded,
+    Overview,
+    Problem,
+    RunRow,
+    StepRow,
+)
 from stepscope.viewer.steps.queries.step_sources import step_sources
 from stepscope.viewer.text.clean import clean
 from stepscope.viewer.text.formats import format_count, format_ns, launch_text, plural
@@ -21,7 +31,6 @@ from stepscope.viewer.text.table import aligned
 
 WIDTH = 100
 CPP_RAISED = "  raised in C++: "
-SIGNS = {"critical": "✖", "warning": "▲", "info": "●"}
 UNKNOWN = "–"
 WHOLE_COMPILE = (
     "The compile time of a step includes the time to load the compiler; the time of a compile starts with its frame."
@@ -81,7 +90,7 @@ def _seen(facts: Overview) -> str:
 
 
 def _finding(facts: Overview, finding: Finding) -> list[str]:
-    sign = SIGNS[finding.severity]
+    sign = SEVERITY_SIGNS[finding.severity]
     where = f"{_log_name(facts, finding.log)}: " if len(facts.runs) > 1 and finding.log is not None else ""
     lines = textwrap.wrap(
         clean(f"{sign} {where}{finding.title}"), WIDTH, subsequent_indent="  ", max_lines=3, placeholder=" …"

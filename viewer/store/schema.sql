@@ -244,9 +244,12 @@ CREATE TABLE layouts (
     first_call BIGINT                -- NULL if no call has this layout
 );
 CREATE TABLE layout_storages (
-    layout BIGINT, storage BIGINT, name VARCHAR, kind VARCHAR, storage_bytes BIGINT, device VARCHAR, born BIGINT,
-    site BIGINT, calls_back BIGINT, met_in BIGINT,
-    met_as BIGINT,                   -- its number there; NULL if this call is the first that uses it
+    layout BIGINT, storage BIGINT, name VARCHAR, kind VARCHAR, storage_bytes BIGINT, device VARCHAR,
+    born BIGINT,                     -- position at which it is allocated; 0 for an input
+    site BIGINT,                     -- the site that returned it; NULL for other kinds
+    calls_back BIGINT,               -- calls since the one that first used it, if that was in a recent step
+    met_in BIGINT,                   -- the call that first used it, if that was longer ago
+    met_as BIGINT,                   -- its number in that call; NULL if this call is the first that uses it
     dead BIGINT,                     -- position; NULL if it outlives the call
     is_owned BOOLEAN                 -- whether the call allocated it or may free it
 );
@@ -259,15 +262,16 @@ CREATE TABLE inner_bytes (
 CREATE TABLE measured_calls (call BIGINT, log BIGINT, local_call BIGINT, step BIGINT, layout BIGINT);
 -- Storages that outlived the first call that used them; all others are described by their layout.
 CREATE TABLE survivors (
-    log BIGINT, call BIGINT, storage BIGINT, layout BIGINT, storage_bytes BIGINT, device VARCHAR, made BOOLEAN,
+    log BIGINT, call BIGINT, storage BIGINT, layout BIGINT, storage_bytes BIGINT, device VARCHAR,
+    made BOOLEAN,                    -- whether that call allocated it
     last_step BIGINT,                -- last step of the calls that used it
-    met_by_backward BOOLEAN,
+    met_by_backward BOOLEAN,         -- whether a backward call used it
     born_ns BIGINT, died_ns BIGINT,  -- NULL if it was not freed during the recording
     died_call BIGINT, died_position BIGINT -- NULL if it was freed outside of calls
 );
 CREATE TABLE lifetime_logs (log BIGINT, calls BIGINT, storages BIGINT, events BIGINT, looked_for_growth BOOLEAN);
 -- The live bytes over time of all storages that calls of a log have used. live_bytes has a row for each change; a row
--- of level n in live_levels summarises 64 rows of level n - 1.
+-- of level n in live_levels summarises 64 rows of level n - 1. made_bytes are those that compiled calls allocated.
 CREATE TABLE live_bytes (log BIGINT, device VARCHAR, ns BIGINT, live_bytes BIGINT, made_bytes BIGINT);
 CREATE TABLE live_levels (
     log BIGINT, device VARCHAR, level BIGINT, ns BIGINT, low_bytes BIGINT, high_bytes BIGINT, made_bytes BIGINT

@@ -6,33 +6,33 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import click
+
 from stepscope.viewer.errors import StepscopeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import uvicorn
     from starlette.types import ASGIApp
 
     from stepscope.viewer.store.trace import Trace
     from stepscope.viewer.web.follow import Current
 
+HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
 
 
-def serve(
-    trace: Trace | Current, host: str = "127.0.0.1", port: int = DEFAULT_PORT, say: Callable[[str], None] = print
-) -> None:
+def serve(trace: Trace | Current, port: int = DEFAULT_PORT) -> None:
     """Serve the trace; a free port is used for `port` 0, and if the default port is taken."""
     import uvicorn
 
     from stepscope.viewer.web.app import create_app
 
-    with listen(host, port) as bound:
+    with listen(port) as bound:
         number = bound.getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
-        say(f"stepscope dashboard: http://{shown}:{number}/  (Ctrl-C ends it)")
-        say(f"To open it from another machine, run there: ssh -L {number}:{shown}:{number} {socket.gethostname()}")
+        click.echo(f"stepscope dashboard: http://{HOST}:{number}/  (Ctrl-C ends it)")
+        click.echo(
+            f"To open it from another machine, run there: ssh -L {number}:{HOST}:{number} {socket.gethostname()}"
+        )
         uvicorn.Server(configure(create_app(trace))).run(sockets=[bound])
 
 
@@ -71,19 +71,18 @@ def configure(app: ASGIApp) -> uvicorn.Config:
     )
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(port: int) -> socket.socket:
     candidates = [port, 0] if port == DEFAULT_PORT else [port]
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     problem: OSError | None = None
     for candidate in candidates:
-        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            bound.bind((host, candidate))
+            bound.bind((HOST, candidate))
             bound.listen(64)
         except OSError as error:
             bound.close()
             problem = error
         else:
             return bound
-    raise StepscopeError(f"The port {host}:{port} cannot be opened: {problem}; choose another with --port.")
+    raise StepscopeError(f"The port {HOST}:{port} cannot be opened: {problem}; choose another with --port.")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stepscope.tracer.schema.record import to_payload
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.findings import all_findings
-from stepscope.viewer.memory.queries.alive import alive_at, alive_in_call
+from stepscope.viewer.memory.queries.alive import alive_in_call
 from stepscope.viewer.memory.queries.compare import compare_memory
 from stepscope.viewer.memory.queries.graph import graph_memory
 from stepscope.viewer.memory.queries.graphs import lifetime_events
@@ -215,6 +215,5 @@ def look_at_everything(trace: Trace) -> None:
         alive_in_call(trace, call)
         alive_in_call(trace, call, position=1)
     live_curve(trace, 0)
-    alive_at(trace, 0, start_of(0) + 700)
     recompute_detail(trace, 0)
     all_findings(trace)

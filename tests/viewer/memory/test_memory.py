@@ -10,7 +10,7 @@ import pytest
 
 from stepscope.tracer.schema.graphs import MemoryStatement
 from stepscope.tracer.schema.launches import Calls, Launches
-from stepscope.viewer.memory.queries.alive import alive_at, alive_in_call
+from stepscope.viewer.memory.queries.alive import alive_in_call
 from stepscope.viewer.memory.queries.compare import compare_memory, estimate_gaps
 from stepscope.viewer.memory.queries.graph import graph_memory, measured_calls
 from stepscope.viewer.memory.queries.graphs import has_lifetimes, lifetime_events
@@ -99,7 +99,6 @@ def test_nothing_about_memory(opened: Open) -> None:
     assert graph_memory(trace, 0) is None
     assert graph_memory(trace, 99) is None
     assert live_curve(trace, 0) is None
-    assert alive_at(trace, 0, 1) is None
     assert alive_in_call(trace, 0) is None
     assert compare_memory(trace, 0, 0) is None
     assert not has_lifetimes(trace)
@@ -209,7 +208,7 @@ def test_who_is_alive_at_the_peak_of_a_call(opened: Open) -> None:
 
 
 def test_a_backward_call_names_the_line_that_made_what_was_saved(opened: Open) -> None:
-    alive = alive_in_call(opened(training()), 3, snode_index=0)
+    alive = alive_in_call(opened(training()), 3, position=0)
     assert alive is not None
     saved = alive.rows[0]
     assert (saved.name, saved.kind, saved.call, saved.graph, saved.step) == ("relu", "saved", 2, 0, 1)
@@ -230,12 +229,8 @@ def test_places_behind_the_call_are_its_end(opened: Open) -> None:
 
 
 @pytest.mark.parametrize(("since", "live"), [(650, 896), (750, 1920), (4_650, 1792), (7_000, 896), (9_000, 256)])
-def test_who_is_alive_at_a_moment(opened: Open, since: int, live: int) -> None:
-    trace = opened(training())
-    alive = alive_at(trace, 0, start_of(1) + since)
-    assert alive is not None
-    assert alive.storage_bytes == sum(row.storage_bytes for row in alive.rows) == live
-    curve = live_curve(trace, 0)
+def test_live_bytes_at_a_moment(opened: Open, since: int, live: int) -> None:
+    curve = live_curve(opened(training()), 0)
     assert curve is not None
     at = max(i for i, ns in enumerate(curve.at_ns) if ns + curve.start_ns <= start_of(1) + since)
     assert curve.high_bytes[at] == live

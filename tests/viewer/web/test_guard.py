@@ -45,7 +45,7 @@ def client(trace: Trace) -> Client:
 @pytest.fixture
 def port(trace: Trace) -> Iterator[int]:
     """Of a server."""
-    with listen("127.0.0.1", 0) as bound:
+    with listen(0) as bound:
         server = uvicorn.Server(configure(create_app(trace)))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()

@@ -22,14 +22,14 @@ def kept() -> Iterator[int]:
 
 def test_a_taken_default_port_gives_way_to_a_free_one(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "DEFAULT_PORT", kept)
-    with server.listen("127.0.0.1", kept) as first, server.listen("127.0.0.1", kept) as second:
+    with server.listen(kept) as first, server.listen(kept) as second:
         assert first.getsockname()[1] == kept
         assert second.getsockname()[1] not in {0, kept}
 
 
 def test_a_port_that_was_asked_for_is_not_changed(kept: int) -> None:
     with (
-        server.listen("127.0.0.1", kept),
+        server.listen(kept),
         pytest.raises(StepscopeError, match=f"The port 127.0.0.1:{kept} cannot be opened"),
     ):
-        server.listen("127.0.0.1", kept)
+        server.listen(kept)

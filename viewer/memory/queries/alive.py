@@ -50,7 +50,7 @@ _SURVIVORS = """
     FROM survivors v JOIN measured_calls m ON m.call = v.call JOIN layouts l ON l.layout = v.layout
     JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage LEFT JOIN graphs g ON g.graph = l.graph
     WHERE v.log = $log AND v.born_ns <= $ns AND (v.died_ns IS NULL OR v.died_ns > $ns)
-      AND ($calls IS NULL OR (v.made AND list_contains($calls, v.call)))
+      AND v.made AND list_contains($calls, v.call)
 """
 _INSIDE = """
     WITH RECURSIVE inside AS (
@@ -59,20 +59,14 @@ _INSIDE = """
     )
     SELECT i.call FROM inside i JOIN measured_calls m ON m.call = i.call ORDER BY i.call
 """
-_RUNNING = """
-    SELECT m.call FROM calls c JOIN measured_calls m ON m.call = c.call
-    WHERE c.log = $log AND c.start_ns <= $ns AND c.start_ns + c.duration_ns >= $ns ORDER BY c.depth, c.start_ns
-"""
 _TEMPORARIES = """
     SELECT storage, name, storage_bytes, coalesce(device, 'unknown'), born, dead, site FROM layout_storages
     WHERE layout = $layout AND met_as IS NULL AND dead IS NOT NULL AND born <= $position AND dead > $position
 """
 
 
-def alive_in_call(
-    trace: Trace, call: int, position: int | None = None, snode_index: int | None = None, limit: int = MOST_ROWS
-) -> Alive | None:
-    """Return the storages alive in a call at launch `position`, else at a scheduler node, else at the measured peak.
+def alive_in_call(trace: Trace, call: int, position: int | None = None, limit: int = MOST_ROWS) -> Alive | None:
+    """Return the storages alive in a call at launch `position`, else at the measured peak.
 
     Return None if the call's storages were not followed."""
     measured = measured_call(trace, call)
@@ -81,9 +75,6 @@ def alive_in_call(
     launches, where = launches_of(trace, call), _Where(trace)
     schedule = schedule_of(trace, measured.graph, subgraph_of(measured.function))
     sites = where.places(measured.graph).sites
-    if position is None and snode_index is not None and schedule is not None:
-        own = (i for i, (_, site, _) in enumerate(launches) if snode_index in schedule.nodes_of(sites.get(site)))
-        position = next(own, None)
     position = measured.peak_position if position is None else position
     position = min(max(position, 0), len(launches))
     starts = [*(start_ns for _, _, start_ns in launches), measured.end_ns]
@@ -95,7 +86,7 @@ def alive_in_call(
     nodes = []
     if schedule is not None and position < len(launches):
         nodes = schedule.nodes_of(sites.get(launches[position][1]))
-    at = snode_index if snode_index in nodes else next(iter(nodes), None)
+    at = next(iter(nodes), None)
     rows = [_row_of_call(where, measured, one, starts) for one in found]
     at_ns = sql.number(trace, "SELECT ns FROM inner_bytes WHERE call = ? AND position = ?", [call, position])
     if at_ns is not None:
@@ -112,7 +103,7 @@ def _with_inside(where: _Where, call: MeasuredCall, rows: list[AliveRow], ns: in
     rows += [_survivor(where, row) for row in sql.rows(where.trace, _SURVIVORS, at)]
     for one in inside.values():
         if one is not None and one.start_ns <= ns <= one.end_ns:
-            rows += _temporaries(where, one, ns)[0]
+            rows += _temporaries(where, one, ns)
     return sorted(rows, key=lambda row: -row.storage_bytes)
 
 
@@ -185,25 +176,8 @@ def _kind_in_call(call: MeasuredCall, one: _Found, made: bool) -> AliveKind:
     return "saved" if one.met_by_backward and one.phase == "forward" else "output"
 
 
-def alive_at(trace: Trace, log: int, ns: int, limit: int = MOST_ROWS) -> Alive | None:
-    """Return the storages alive at `ns` (monotonic) that any compiled call saw; None if the log has no lifetimes."""
-    if not sql.number(trace, "SELECT count(*) FROM lifetime_logs WHERE log = ?", [log]):
-        return None
-    where, at = _Where(trace), {"log": log, "ns": ns}
-    rows = [_survivor(where, row) for row in sql.rows(trace, _SURVIVORS, {**at, "calls": None})]
-    call = position = None
-    for (call,) in sql.rows(trace, _RUNNING, at):
-        measured = measured_call(trace, call)
-        if measured is None:
-            continue
-        found, position = _temporaries(where, measured, ns)
-        rows += found
-    rows.sort(key=lambda row: -row.storage_bytes)
-    return _alive(rows, limit, log, call, None if position is None else max(position, 0), ns)
-
-
-def _temporaries(where: _Where, call: MeasuredCall, ns: int) -> tuple[list[AliveRow], int]:
-    """Return the storages of `call` that are alive at `ns` and die in the call, and the position at `ns`."""
+def _temporaries(where: _Where, call: MeasuredCall, ns: int) -> list[AliveRow]:
+    """Return the storages of `call` that are alive at `ns` and die in the call."""
     starts = [*(start_ns for _, _, start_ns in launches_of(where.trace, call.call)), call.end_ns]
     position = sum(start_ns <= ns for start_ns in starts[:-1]) - 1
     found = sql.rows(where.trace, _TEMPORARIES, {"layout": call.layout, "position": position})
@@ -217,7 +191,7 @@ def _temporaries(where: _Where, call: MeasuredCall, ns: int) -> tuple[list[Alive
                 writer, places.kernel(writer), places.source(writer), born_ns, died_ns, is_base=False,
             )
         )  # fmt: skip
-    return rows, position
+    return rows
 
 
 def _survivor(where: _Where, row: sql.Row) -> AliveRow:

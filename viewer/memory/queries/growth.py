@@ -22,11 +22,11 @@ _LEFT = """
            s.site, b.holders, b.freed_by_collection
     FROM left_behind b JOIN layouts l ON l.layout = b.layout JOIN measured_calls c ON c.call = b.call
     JOIN layout_storages s ON s.layout = b.layout AND s.storage = b.storage
-    WHERE $1 IS NULL OR b.log = $1 ORDER BY s.storage_bytes DESC, b.call, b.storage
+    ORDER BY s.storage_bytes DESC, b.call, b.storage
 """
 _BROKEN_OFF = """
     SELECT f.log FROM lifetime_logs f JOIN logs l ON l.log = f.log
-    WHERE NOT f.looked_for_growth AND NOT l.complete AND ($1 IS NULL OR f.log = $1)
+    WHERE NOT f.looked_for_growth AND NOT l.complete
 """
 _ALIVE = """
     WITH alive AS (
@@ -54,19 +54,17 @@ _DIED = """
 """
 
 
-def left_behind(trace: Trace, log: int | None = None) -> list[LeftBehindRow] | None:
+def left_behind(trace: Trace) -> list[LeftBehindRow] | None:
     """Return the storages of earlier steps that were alive at the end, largest first; None if no process checked.
 
     A killed process could not check. Its incomplete log gives the storages without a recorded death of buffers that
     at least `LEAST_STEPS` steps left, with unknown holders.
     """
-    broken_off = [number for (number,) in sql.rows(trace, _BROKEN_OFF, [log])]
-    looked = sql.number(
-        trace, "SELECT bool_or(looked_for_growth) FROM lifetime_logs WHERE $1 IS NULL OR log = $1", [log]
-    )
+    broken_off = [number for (number,) in sql.rows(trace, _BROKEN_OFF)]
+    looked = sql.number(trace, "SELECT bool_or(looked_for_growth) FROM lifetime_logs")
     if not looked and not broken_off:
         return None
-    found = sql.named(trace, _LEFT, [log], json=("holders",))
+    found = sql.named(trace, _LEFT, json=("holders",))
     if broken_off:
         found += sql.named(trace, _ALIVE, [broken_off, LEAST_STEPS, _MOST_ALIVE], json=("holders",))
     index = cache(partial(graph_index, trace))
