@@ -232,7 +232,7 @@ def test_sql_stays_in_queries_and_store() -> None:
     assert not wrong
 
 
-CAPABILITIES = {*(capability.room for capability in registry.CAPABILITIES), "crash", "repro"}
+CAPABILITIES = {*(capability.folder for capability in registry.CAPABILITIES), "crash", "repro"}
 COMPOSES = {"cli", "report"}
 """Packages that combine capabilities."""
 
@@ -252,10 +252,10 @@ def test_capabilities_know_only_rows_and_queries_of_each_other() -> None:
 def test_every_capability_is_one_folder_and_one_line() -> None:
     for capability in registry.CAPABILITIES:
         for module in capability.pages:
-            assert capability.module(module).ROUTES, (capability.room, module)
+            assert capability.module(module).ROUTES, (capability.folder, module)
         if capability.has_filters:
             assert capability.module("filters").FILTERS.keys()
-    rooms = [capability.room for capability in registry.CAPABILITIES]
+    rooms = [capability.folder for capability in registry.CAPABILITIES]
     assert len(rooms) == len(set(rooms))
 
 

@@ -27,13 +27,13 @@ from stepscope.tracer.runtime import active, ticks
 from stepscope.tracer.runtime.calls import GraphCall, recorded_calls_of_this_thread
 from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls, forget_parent_devices
 from stepscope.tracer.runtime.device.marks import DeviceMarks
-from stepscope.tracer.runtime.leaving import LONGEST_WAIT_S, Leaving, Reason
 from stepscope.tracer.runtime.lifetimes import lifecycle_checks
 from stepscope.tracer.runtime.lifetimes.growth import growth_of
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
 from stepscope.tracer.runtime.outbox import Outbox
 from stepscope.tracer.runtime.problems import Problems, failure_in, never_free
 from stepscope.tracer.runtime.process import environment_number, run_record, uncaught_exception
+from stepscope.tracer.runtime.process_exit import LONGEST_WAIT_S, ProcessExit, Reason
 from stepscope.tracer.runtime.values.save import TensorSaver, tensors_folder
 from stepscope.tracer.runtime.whole_calls import WholeCalls
 from stepscope.tracer.schema.gaps import Skipped
@@ -74,7 +74,9 @@ class Recorder(ContextDecorator):
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers))
         self._parts = self._plain, self._whole_calls, FailedCompiles(self)
         self._optimizer_hook: Any = None
-        self._leaving = Leaving(self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead)
+        self._process_exit = ProcessExit(
+            self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead
+        )
         self._lock = threading.RLock()
         self.running: dict[int, GraphCall] = {}
         self._running = self._has_ended = False
@@ -247,7 +249,7 @@ class Recorder(ContextDecorator):
         import torch
 
         atexit.register(self._stop, "exit")
-        self._leaving.attach()
+        self._process_exit.attach()
         reason = private_names.unsupported_version(torch.__version__)
         if reason:
             self.skipped(Skipped("everything", reason))
@@ -285,7 +287,7 @@ class Recorder(ContextDecorator):
             return
         self._running, self._has_ended = False, True
         atexit.unregister(self._stop)
-        self._leaving.detach()
+        self._process_exit.detach()
         structured_log.remove_handler(self._tap)
         lifecycle_checks.detach()
         if self._optimizer_hook is not None:

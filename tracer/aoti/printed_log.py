@@ -170,7 +170,7 @@ class PrintedLog:
                 if one is not None and one.dtype and one.size is not None and one.stride is not None and one.device:
                     metas.append(TensorMeta(position, one.dtype, one.size, one.stride, one.device, None, None))
             form = tuple((m.argument, m.dtype, *m.size, None, *m.stride) for m in metas)
-            record = forms.told(call, number, 0, form, metas.copy) if metas else None
+            record = forms.record_of(call, number, 0, form, metas.copy) if metas else None
             if record is not None:
                 yield record
             if isinstance(record, Tensors) and forms.is_full(number, 0):

@@ -49,8 +49,8 @@ def run(
     ending = result.ending
     with suppress(OSError):  # a full disk or a missing folder, which the command has reported itself
         own = [log for log in result.logs if process_end.pid_of(log) == ending.pid]
-        untold = [log for log in own if ending.code or not process_end.has_ended(log)]
-        process_end.append(process_end.record_of(ending), untold)
+        without_end = [log for log in own if ending.code or not process_end.has_ended(log)]
+        process_end.append(process_end.record_of(ending), without_end)
     return result
 
 

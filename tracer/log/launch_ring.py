@@ -115,8 +115,8 @@ class MappingGuard(Protocol):
 
     def guard(self, mapped: mmap.mmap, /) -> None: ...
     def stay_in_front(self) -> None: ...
-    def leave_word(self, words: memoryview, number: int, at_ns: int, /) -> None: ...
-    def leave_no_word(self, words: memoryview, number: int, /) -> None: ...
+    def record_signals(self, words: memoryview, number: int, at_ns: int, /) -> None: ...
+    def stop_recording_signals(self, words: memoryview, number: int, /) -> None: ...
 
 
 class LaunchRing:
@@ -152,7 +152,7 @@ class LaunchRing:
     def expect_signals(self) -> None:
         """Make signals that end the process write their number to the header, if the program does not handle them."""
         if self._guard is not None and self.header is not None and self.is_on:
-            self._guard.leave_word(self.header, RingHeader.SIGNAL, RingHeader.SIGNAL_NS)
+            self._guard.record_signals(self.header, RingHeader.SIGNAL, RingHeader.SIGNAL_NS)
 
     def check_file(self) -> None:
         """Turn the ring off if the file was truncated or replaced, since nobody could read it."""
@@ -277,7 +277,7 @@ class LaunchRing:
         self.is_on = False
         self._free = {}
         if self._guard is not None and self.header is not None:
-            self._guard.leave_no_word(self.header, RingHeader.SIGNAL)
+            self._guard.stop_recording_signals(self.header, RingHeader.SIGNAL)
         if self._file is not None:
             self._file.close()
             self._file = None

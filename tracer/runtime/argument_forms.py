@@ -45,7 +45,7 @@ class ArgumentForms:
         """Current form according to the log, with the call since which it applies."""
         self._forks = _forks
 
-    def told(
+    def record_of(
         self, call: int, site: int, first: int, form: object, describe: Callable[[], list[TensorMeta]]
     ) -> Tensors | SameTensors | None:
         """Return the record about the arguments from `first` on, or None if the log needs none.

@@ -291,7 +291,7 @@ class GraphHooks:
         started = perf_counter_ns()
         try:
             form = tuple(signature_of(value) for value in values)
-            record = self._forms.told(call.number, site, first, form, lambda: described(first, values))
+            record = self._forms.record_of(call.number, site, first, form, lambda: described(first, values))
             if isinstance(record, Tensors):
                 self.sink.tensors(record)
                 if self._forms.is_full(site, first):

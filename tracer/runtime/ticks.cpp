@@ -166,7 +166,7 @@ void stand_in_for_default() {
     if (getpid() != 1 && is_by(number, SIG_DFL)) sigaction(number, &ours, nullptr);
 }
 
-PyObject* leave_word(PyObject*, PyObject* arguments) {
+PyObject* record_signals(PyObject*, PyObject* arguments) {
   unsigned long long number, at_ns;
   if (!PyArg_ParseTuple(arguments, "KK", &number, &at_ns)) return nullptr;
   Word* its = last_word.load();
@@ -177,7 +177,7 @@ PyObject* leave_word(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-PyObject* leave_no_word(PyObject*, PyObject* arguments) {
+PyObject* stop_recording_signals(PyObject*, PyObject* arguments) {
   unsigned long long number;
   if (!PyArg_ParseTuple(arguments, "K", &number)) return nullptr;
   Word* its = last_word.load();
@@ -218,8 +218,8 @@ PyMethodDef functions[] = {
     {"guard", guard, METH_VARARGS, "(address, length): keep lost pages there from ending the process."},
     {"stay_in_front", stay_in_front, METH_NOARGS, "Install the handler before those set since `guard`."},
     {"release", release, METH_VARARGS, "(address): end the guard of that memory."},
-    {"leave_word", leave_word, METH_VARARGS, "(address, address): write a signal's number and time there."},
-    {"leave_no_word", leave_no_word, METH_VARARGS, "(address): write no signals there any more."},
+    {"record_signals", record_signals, METH_VARARGS, "(address, address): write a signal's number and time there."},
+    {"stop_recording_signals", stop_recording_signals, METH_VARARGS, "(address): write no signals there any more."},
     {},
 };
 PyMemberDef members[] = {{"rows", T_OBJECT, offsetof(Tick, rows), 0, "List of the call's launches."}, {}};

@@ -58,22 +58,23 @@ def stay_in_front() -> None:
         library.stay_in_front()
 
 
-def leave_word(words: memoryview, number: int, at_ns: int) -> None:
-    """Make signals that end the process by default write their number and time to `words`, until `leave_no_word`.
+def record_signals(words: memoryview, number: int, at_ns: int) -> None:
+    """Make signals that end the process by default write their number and time to `words`, until
+    `stop_recording_signals` is called.
 
     `number` and `at_ns` are indices into `words`. Signals that the program handles are not affected.
     """
     library = _library()
     if library is not None:
         address = _address(words)
-        library.leave_word(address + number * words.itemsize, address + at_ns * words.itemsize)
+        library.record_signals(address + number * words.itemsize, address + at_ns * words.itemsize)
 
 
-def leave_no_word(words: memoryview, number: int) -> None:
-    """Undo `leave_word`, unless it was called for other memory meanwhile."""
+def stop_recording_signals(words: memoryview, number: int) -> None:
+    """Undo `record_signals`, unless it was called for other memory meanwhile."""
     library = _library()
     if library is not None:
-        library.leave_no_word(_address(words) + number * words.itemsize)
+        library.stop_recording_signals(_address(words) + number * words.itemsize)
 
 
 def _address(memory: memoryview | mmap.mmap) -> int:

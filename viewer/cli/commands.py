@@ -48,10 +48,10 @@ class Command(click.Command):
     """A command whose help also explains its arguments, and whose line in the list of commands is not cut."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        told = [(one.metavar or "", one.explanation) for one in self.get_params(ctx) if isinstance(one, ToldArgument)]
-        if told:
+        arguments = [one for one in self.get_params(ctx) if isinstance(one, ExplainedArgument)]
+        if arguments:
             with formatter.section("Arguments"):
-                formatter.write_dl(told)
+                formatter.write_dl([(one.metavar or "", one.explanation) for one in arguments])
         super().format_options(ctx, formatter)
 
     def get_short_help_str(self, limit: int = 45) -> str:
@@ -80,7 +80,7 @@ def _is_there(name: str) -> bool:
         return False
 
 
-class ToldArgument(click.Argument):
+class ExplainedArgument(click.Argument):
     """An argument with a help text, which older versions of click do not support."""
 
     def __init__(self, *args: Any, explanation: str, **rest: Any) -> None:
@@ -91,7 +91,7 @@ class ToldArgument(click.Argument):
 def words(metavar: str, explanation: str, name: str = "trace") -> Callable[[Function], Function]:
     """Declare an argument of one or more words: the paths of a trace, and for some commands another last word."""
     return click.argument(
-        name, cls=ToldArgument, nargs=-1, required=True, metavar=metavar, explanation=explanation,
+        name, cls=ExplainedArgument, nargs=-1, required=True, metavar=metavar, explanation=explanation,
         type=click.Path(readable=False), callback=lambda _context, _parameter, value: [*value],
     )  # fmt: skip
 
@@ -143,7 +143,7 @@ def note(text: str) -> None:
 def chosen(trace: Sequence[str], latest: bool) -> list[str]:
     """Return the trace, or with `latest` the newest of its logs. Raises StepscopeError for a STORE with `latest`."""
     from stepscope.viewer.ingest.sources import STDIN, find_logs
-    from stepscope.viewer.store.parquet.mark import means_store
+    from stepscope.viewer.store.parquet.store_marker import means_store
 
     if not latest or STDIN in trace:
         return [*trace]

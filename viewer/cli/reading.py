@@ -11,8 +11,8 @@ import click
 from stepscope.viewer.cli.commands import (
     COUNT,
     NUMBER,
+    ExplainedArgument,
     ReadingCommand,
-    ToldArgument,
     chosen,
     echo_json,
     file_option,
@@ -51,15 +51,15 @@ def serve(trace: list[str], port: int, latest: bool, follow: bool) -> None:
     if follow:
         _serve_growing(trace, port)
         return
-    from stepscope.viewer.store.ahead import open_ahead
+    from stepscope.viewer.store.open_in_background import open_in_background
     from stepscope.viewer.web import server
 
-    with open_ahead(trace, server.warm, server.ask_first) as opened:
+    with open_in_background(trace, server.warm, server.ask_first) as opened:
         server.serve(opened, port=port)
 
 
 def _serve_growing(trace: list[str], port: int) -> None:
-    from stepscope.viewer.store.parquet.mark import means_store
+    from stepscope.viewer.store.parquet.store_marker import means_store
     from stepscope.viewer.web import server
     from stepscope.viewer.web.follow import Current, Follower, open_growing
 
@@ -167,7 +167,7 @@ def export(trace: list[str], to: str, table: str, record: int | None, part: str 
 
 @click.command(cls=ReadingCommand)
 @click.argument(
-    "folder", cls=ToldArgument, metavar="DIR", type=click.Path(readable=False),
+    "folder", cls=ExplainedArgument, metavar="DIR", type=click.Path(readable=False),
     explanation="A folder of logs, or a log: a path, or an address such as s3://...",
 )  # fmt: skip
 @click.option(

@@ -14,8 +14,8 @@ from stepscope.viewer.cli.commands import (
     COUNT,
     PATH,
     Command,
+    ExplainedArgument,
     ReadingCommand,
-    ToldArgument,
     file_option,
     finite,
     need_viewer,
@@ -35,7 +35,7 @@ FOLDER = file_option(metavar="DIR", default="stepscope_trace", help="Write the l
 
 @click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument(
-    "command", cls=ToldArgument, nargs=-1, required=True, metavar="COMMAND...", type=click.UNPROCESSED,
+    "command", cls=ExplainedArgument, nargs=-1, required=True, metavar="COMMAND...", type=click.UNPROCESSED,
     explanation="script.py, -m module, or any command.",
 )  # fmt: skip
 @FOLDER
@@ -202,7 +202,7 @@ def run(
 
 @click.command(cls=Command)
 @click.argument(
-    "text", cls=ToldArgument, metavar="LOG.txt", type=click.Path(readable=False),
+    "text", cls=ExplainedArgument, metavar="LOG.txt", type=click.Path(readable=False),
     explanation="The text that a program printed; - is standard input.",
 )  # fmt: skip
 @FOLDER

@@ -11,7 +11,7 @@ from stepscope.viewer.compiles.rows import CompileDetail
 from stepscope.viewer.graphs.queries.graphs import graphs_of_compile
 from stepscope.viewer.overview.queries.runs import log_or_first
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web.addresses import Elsewhere, NotThere, Request, unslug
+from stepscope.viewer.web.addresses import MovedTo, NotThere, Request, unslug
 from stepscope.viewer.web.parameters import number
 
 ATTEMPT = number("attempt", "The attempt of a compile, counted from 0; without it the last one.")
@@ -34,7 +34,7 @@ def chosen_compile(trace: Trace, request: Request) -> CompileDetail:
     if detail is None:
         graphs = graphs_of_compile(trace, log, compile_id)
         if graphs:  # the graph was compiled before the log began, or the compile's records are damaged
-            raise Elsewhere(f"/graphs/{graphs[0].graph}")
+            raise MovedTo(f"/graphs/{graphs[0].graph}")
         raise NotThere(f"Log {log} of this trace contains no compile {compile_id}.")
     return detail
 

@@ -56,7 +56,7 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     return list(groups.values())
 
 
-def one_leak(
+def leak_key(
     graph: Hashable, kind: object, holders: Sequence[str], source: SourceLine | None, buffer: Hashable
 ) -> Hashable:
     """Return a key for buffers with the same holders and line; without holders each buffer has its own."""

@@ -23,7 +23,7 @@ from stepscope.viewer.web.parts import failures
 
 def scripts() -> list[str]:
     """Return the scripts that a report loads first: its own, and those of the capabilities with pages in it."""
-    of_rooms = [f"#js/{capability.room}/report.js" for capability in registry.in_report()]
+    of_rooms = [f"#js/{capability.folder}/report.js" for capability in registry.in_report()]
     return ["#js/core/page.js", "#js/report/page.js", *(name for name in of_rooms if name in assets.script_modules())]
 
 
@@ -49,7 +49,7 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
         summary=answer,
         css=Markup(assets.content(assets.SHEET).decode()),
         theme=Markup(assets.content("js/core/theme.js").decode()),
-        rooms=[capability.room for capability in registry.in_report()],
+        rooms=[capability.folder for capability in registry.in_report()],
         scripts=scripts(),
         imports=assets.inlined_import_map(*scripts()),
         packed=packed(data),

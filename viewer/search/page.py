@@ -50,7 +50,7 @@ class SqlPage:
 
 
 @dataclass(frozen=True)
-class News:
+class TraceSize:
     """Numbers that show whether a growing trace has changed since it was read."""
 
     logs: int
@@ -98,8 +98,8 @@ def jump_answer(trace: Trace, request: Request) -> JumpAnswer:
     return JumpAnswer(jumps(trace, request.text("text") or ""))
 
 
-def news(trace: Trace, request: Request) -> News:
-    return News(count_rows(trace, "logs"), count_rows(trace, "records"))
+def news(trace: Trace, request: Request) -> TraceSize:
+    return TraceSize(count_rows(trace, "logs"), count_rows(trace, "records"))
 
 
 SEARCHED = (
@@ -116,5 +116,5 @@ ROUTES = (
     Page("/tables", "search/tables.html", "SQL", TablesPage, tables_page),
     Page("/sql", "search/sql.html", "SQL", SqlPage, sql_page, (text("query", "One statement in the SQL of DuckDB."),)),
     Twin("/jump.json", JumpAnswer, jump_answer, (TEXT,)),
-    Twin("/news.json", News, news),
+    Twin("/news.json", TraceSize, news),
 )

@@ -17,9 +17,9 @@ from stepscope.viewer import ingest as ingest_package
 from stepscope.viewer.ingest.rows import IndexRows, TableRows
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.kernel_source import arithmetic
-from stepscope.viewer.store.apart import NAME, config, quoted
 from stepscope.viewer.store.cache_folder import BUILDING, hold, note_use, spill_folder
-from stepscope.viewer.store.sound_rows import REFUSALS, append, sound_rows
+from stepscope.viewer.store.isolated_connection import NAME, config, quoted
+from stepscope.viewer.store.valid_rows import REFUSALS, append, valid_rows
 
 SCHEMA = Path(__file__).with_name("schema.sql").read_text()
 _SMALL_BYTES = 1 << 26
@@ -77,7 +77,7 @@ def build_index(index: Path, key: str, rows: IndexRows, log_bytes: int) -> OpenI
         except REFUSALS as error:
             if isinstance(error, duckdb.IOException):
                 raise
-            return _build(index, key, sound_rows(rows, SCHEMA), block, log_bytes)
+            return _build(index, key, valid_rows(rows, SCHEMA), block, log_bytes)
     except (OSError, duckdb.IOException):
         return None
 
@@ -108,7 +108,7 @@ def build_in_memory(key: str, rows: IndexRows, log_bytes: int) -> duckdb.DuckDBP
         _write(connection, NAME, key, rows)
     except REFUSALS:
         connection.execute(f"ROLLBACK; USE memory; DETACH {NAME}; ATTACH ':memory:' AS {NAME}")
-        _write(connection, NAME, key, sound_rows(rows, SCHEMA))
+        _write(connection, NAME, key, valid_rows(rows, SCHEMA))
     return connection
 
 

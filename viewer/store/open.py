@@ -19,7 +19,7 @@ from stepscope.viewer.store.cache_folder import (
     temporary_folders,
 )
 from stepscope.viewer.store.index import OpenIndex, build_in_memory, build_index, index_key, open_index
-from stepscope.viewer.store.parquet.mark import means_store
+from stepscope.viewer.store.parquet.store_marker import means_store
 from stepscope.viewer.store.trace import IN_MEMORY, Closeable, Trace
 
 

@@ -14,7 +14,7 @@ import duckdb
 from stepscope.tracer.schema.log_format import decode_payload, decode_payload_crlf
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.sources import Source
-from stepscope.viewer.store.apart import NAME, connect
+from stepscope.viewer.store.isolated_connection import NAME, connect
 
 T = TypeVar("T")
 IN_MEMORY = Path(":memory:")

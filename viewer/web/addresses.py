@@ -17,7 +17,7 @@ class NotThere(Exception):
     """Raised if the address names something that this trace lacks; the message is shown to the user."""
 
 
-class Elsewhere(Exception):
+class MovedTo(Exception):
     """Raised if the trace shows this at another address."""
 
     def __init__(self, address: str) -> None:

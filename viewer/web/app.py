@@ -17,7 +17,7 @@ from stepscope.viewer.text.formats import to_json
 from stepscope.viewer.web import answers, assets, registry, render
 from stepscope.viewer.web.addresses import (
     Download,
-    Elsewhere,
+    MovedTo,
     NotThere,
     Page,
     Redirect,
@@ -88,7 +88,7 @@ class App:
             return self._answer(asked)
         except NotThere as error:
             return self._error(asked, 404, str(error))
-        except Elsewhere as error:
+        except MovedTo as error:
             if asked.is_for_data:
                 return self._error(asked, 404, "This log contains no record of it.")
             return answers.redirect(error.address)

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
 from stepscope.viewer.errors import StepscopeError, reason_of
-from stepscope.viewer.web.addresses import Elsewhere, NotThere
+from stepscope.viewer.web.addresses import MovedTo, NotThere
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,7 +37,7 @@ def part(what: str, otherwise: T, ask: Callable[P, T], *args: P.args, **kwargs: 
     """Return the result of `ask`; if it fails, return `otherwise` and add a sentence that says so."""
     try:
         return ask(*args, **kwargs)
-    except (Elsewhere, NotThere, StepscopeError):
+    except (MovedTo, NotThere, StepscopeError):
         raise
     except Exception as error:
         found = _FAILED.get()

@@ -30,7 +30,7 @@ class Section:
 class Capability:
     """A folder of the viewer, whose modules are imported on demand so that the first page appears early."""
 
-    room: str
+    folder: str
     sections: tuple[Section, ...] = ()
     pages: tuple[str, ...] = ("page",)
     """Modules that define a tuple `ROUTES`."""
@@ -41,7 +41,7 @@ class Capability:
     `report.html` defines `links` and `pages`; and its script `report.js`, if there is one, defines `mount`."""
 
     def module(self, name: str) -> ModuleType:
-        return import_module(f"stepscope.viewer.{self.room}.{name}")
+        return import_module(f"stepscope.viewer.{self.folder}.{name}")
 
 
 CAPABILITIES = (

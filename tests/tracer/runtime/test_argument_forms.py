@@ -30,7 +30,7 @@ class Log:
 
     def look(self, call: int, site: int, first: int, size: int) -> None:
         meta = TensorMeta(first, "float32", [size], [1], "cpu", 0, 4 * size)
-        record = self.forms.told(call, site, first, size, lambda: [meta])
+        record = self.forms.record_of(call, site, first, size, lambda: [meta])
         if record is not None:
             self.written.append(record)
 

@@ -38,13 +38,13 @@ def test_report_holds_the_scripts_that_it_uses_and_no_others() -> None:
     assert roots.union(*named.values()) == set(held) < set(known)
 
 
-@pytest.mark.parametrize("room", [capability.room for capability in registry.in_report()])
+@pytest.mark.parametrize("room", [capability.folder for capability in registry.in_report()])
 def test_a_report_without_a_capability_lacks_its_pages_alone(
     room: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = opened(synthetic.recorded())
     of_all = set(re.findall(r'data-route="([^"?]*)', render_report(trace)))
-    others = tuple(capability for capability in registry.CAPABILITIES if capability.room != room)
+    others = tuple(capability for capability in registry.CAPABILITIES if capability.folder != room)
     monkeypatch.setattr(registry, "CAPABILITIES", others)
     html = render_report(trace)
     kept = set(re.findall(r'data-route="([^"?]*)', html))

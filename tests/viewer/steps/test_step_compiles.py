@@ -7,7 +7,7 @@ from dataclasses import replace
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.steps import StepMarks, Steps
 from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches
-from stepscope.viewer.ingest.steps.compiles import Compiling, book, on_clock_of, with_compiles
+from stepscope.viewer.ingest.steps.compiles import Compiling, compiles_by_step, on_clock_of, with_compiles
 from stepscope.viewer.overview.queries.runs import list_steps
 from stepscope.viewer.overview.rows import StepRow
 from stepscope.viewer.steps.queries.step_sources import step_sources
@@ -44,9 +44,9 @@ def test_a_compile_belongs_to_the_call_of_what_was_compiled() -> None:
         Compiling(310, 320, None),
         Compiling(600, 700, "9/0"),
     ]
-    booked = book(compiles, batches, GRAPHS)
+    booked = compiles_by_step(compiles, batches, GRAPHS)
     assert {step: [one.start_ns for one in found] for step, found in booked.items()} == {0: [10], 2: [150, 310, 600]}
-    assert book(compiles, calls(), {}) == {}
+    assert compiles_by_step(compiles, calls(), {}) == {}
 
 
 def test_a_step_holds_no_time_of_the_next_functions_compile() -> None:

@@ -26,9 +26,9 @@ from stepscope.viewer.ingest.unpack import plain_copies
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.records.queries.artifacts import list_records, record_detail
 from stepscope.viewer.search.ask import ask
-from stepscope.viewer.store import apart
 from stepscope.viewer.store import cache_folder as places
 from stepscope.viewer.store import index as index_file
+from stepscope.viewer.store import isolated_connection
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import WRAPPER, LogBuilder, compile_records, recorded
@@ -285,7 +285,9 @@ def test_the_oldest_indexes_go_where_they_take_too_much(tmp_path: Path, monkeypa
     assert sum(path.stat().st_size for path in indexes()) <= 3 * size + size // 2
 
 
-@pytest.mark.parametrize(("text", "most"), [("", 10**10), ("500", 500), ("20G", 2 * 10**10), ("1.5 GB", None)])
+@pytest.mark.parametrize(
+    ("text", "most"), [("", 10**10), ("500", 500), ("20G", 2 * 10**10), ("1.5 GB", 15 * 10**8), ("1.5", None)]
+)
 def test_the_bound_of_all_indexes(text: str, most: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(places.BOUND_VARIABLE, text)
     if most is not None:
@@ -417,9 +419,9 @@ def test_columns_for_a_database_that_does_not_look_at_masks() -> None:
         assert connection.execute(f"SELECT {values} FROM new_rows ORDER BY a").fetchall() == rows
 
 
-@pytest.mark.parametrize("small_bytes", [apart.SMALL_BYTES, 1], ids=["small", "large"])
+@pytest.mark.parametrize("small_bytes", [isolated_connection.SMALL_BYTES, 1], ids=["small", "large"])
 def test_only_a_large_index_has_several_threads(log: Path, monkeypatch: pytest.MonkeyPatch, small_bytes: int) -> None:
-    monkeypatch.setattr(apart, "SMALL_BYTES", small_bytes)
+    monkeypatch.setattr(isolated_connection, "SMALL_BYTES", small_bytes)
     with duckdb.connect() as usual:
         (default,) = _threads(usual)
     expected = 1 if small_bytes > 1 else default
@@ -427,7 +429,7 @@ def test_only_a_large_index_has_several_threads(log: Path, monkeypatch: pytest.M
         assert [*_threads(built.cursor()), *_threads(opened.cursor()), *_threads(another)] == [expected] * 3
         assert built.connect_apart is not None
         with built.connect_apart() as apart_connection:
-            apart.lock(apart_connection, 10**9, most_threads=2)
+            isolated_connection.lock(apart_connection, 10**9, most_threads=2)
             assert _threads(apart_connection) == (min(expected, 2),)
     with closing(index_file.build_in_memory("key", read_logs(sources.find_logs(log)), log.stat().st_size)) as memory:
         assert _threads(memory) == (expected,)

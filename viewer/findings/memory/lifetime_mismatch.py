@@ -21,8 +21,8 @@ from stepscope.viewer.findings.evidence import (
     attributes,
     buffers_table,
     grouped,
+    leak_key,
     names_text,
-    one_leak,
     rule_of,
     times,
 )
@@ -77,7 +77,7 @@ def _key(row: Row) -> tuple[object, ...]:
 
 def _leak(group: Sequence[Row]) -> Hashable:
     first = group[0]
-    return one_leak(_where(first), first.kind, first.holders, first.source, first.buffer)
+    return leak_key(_where(first), first.kind, first.holders, first.source, first.buffer)
 
 
 def _finding(trace: Trace, leak: Leak[LifetimeMismatchRow], checks: Sequence[CheckMismatchRow]) -> Timed:

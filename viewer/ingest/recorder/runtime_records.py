@@ -288,7 +288,7 @@ class RuntimeRecords:
                 has_ended=ended,
                 feeds=self.run.said.get("loads_data", False),
             )
-        booked = steps_compiles.book(compiles, self.batches, self.graph_rows.graphs)
+        booked = steps_compiles.compiles_by_step(compiles, self.batches, self.graph_rows.graphs)
         self.steps = steps_compiles.with_compiles(self.steps, compiles, booked)
 
     def _add_process_ends(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from stepscope.tracer.schema.graphs import Graph
 from stepscope.viewer.ingest.lenient_json import INT64
 from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, LoggedMark
-from stepscope.viewer.ingest.steps.compiles import Compiling, book
+from stepscope.viewer.ingest.steps.compiles import Compiling, compiles_by_step
 from stepscope.viewer.ingest.steps.iterations import split, split_by_backward
 from stepscope.viewer.ingest.steps.outermost_calls import FoundStep, Mark, OuterCall
 
@@ -54,7 +54,7 @@ def find_steps(
         found = [FoundStep([outer for step in found for outer in step.outers], "call")]
     found.sort(key=lambda step: step.first_ns)
     _number(batches, found)
-    for number, booked in book(compiles, batches, graphs).items():
+    for number, booked in compiles_by_step(compiles, batches, graphs).items():
         before_ns = found[number - 1].last_ns if number else 0
         found[number].compiles_from_ns = next((one.start_ns for one in booked if one.start_ns >= before_ns), None)
     last_ns = max((step.last_ns for step in found), default=0)

@@ -38,7 +38,7 @@ def on_clock_of(clocks: tuple[int, int] | None, spans: Iterable[Compiling]) -> l
     return found
 
 
-def book(
+def compiles_by_step(
     compiles: Sequence[Compiling], batches: LaunchBatches, graphs: Mapping[int, Graph]
 ) -> dict[int, list[Compiling]]:
     """Return compiles by step: that of the compiled function's next call, else of the next call, else of the last."""

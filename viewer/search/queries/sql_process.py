@@ -21,7 +21,7 @@ from typing import Any
 
 import duckdb
 
-from stepscope.viewer.store.apart import lock
+from stepscope.viewer.store.isolated_connection import lock
 
 READS = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 _OWN_BYTES = 256 << 20

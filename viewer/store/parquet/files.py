@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from stepscope.viewer.store.apart import NAME, quoted
+from stepscope.viewer.store.isolated_connection import NAME, quoted
 from stepscope.viewer.store.parquet.layout import TABLES, TableFile
 
 _PIECE_BYTES = 1 << 20

@@ -20,7 +20,7 @@ import orjson
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.log_files import LogFile, resolve
 from stepscope.viewer.store.index import SCHEMA
-from stepscope.viewer.store.parquet.mark import MARK
+from stepscope.viewer.store.parquet.store_marker import MARK
 
 MANIFEST = "manifest.json"
 BEGUN = "begun"

@@ -22,9 +22,9 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.log_files import change_of, resolve
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.ingest.unpack import unpack_stream
-from stepscope.viewer.store.apart import NAME, NO_EXTENSIONS, quoted
 from stepscope.viewer.store.cache_folder import spill_folder, temporary_folder
 from stepscope.viewer.store.index import SCHEMA
+from stepscope.viewer.store.isolated_connection import NAME, NO_EXTENSIONS, quoted
 from stepscope.viewer.store.parquet.layout import TABLES, Manifest, Store, check_schema, read_store
 from stepscope.viewer.store.trace import IN_MEMORY, PAYLOAD, Trace
 

@@ -24,7 +24,7 @@ _EXECS = ("execv", "execve")
 """Functions that all other forms of `os.exec…` call."""
 
 
-class Leaving:
+class ProcessExit:
     """Replaces these functions while a recorder is attached.
 
     It calls `end` before the process ends, `stop` at the end of a forked child, `given_back` when a signal has its
@@ -43,7 +43,7 @@ class Leaving:
         """Replaced function and its replacement, by module and name."""
 
     def attach(self) -> None:
-        multiprocessing_util.register_after_fork(self, Leaving._in_forked_child)
+        multiprocessing_util.register_after_fork(self, ProcessExit._in_forked_child)
         self._stand_in("_exit", "_exit", lambda status: status == 0)
         for name in _EXECS:
             if hasattr(os, name):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.runtime.leaving import Leaving
+from stepscope.tracer.runtime.process_exit import ProcessExit
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def ended() -> Iterator[list[str]]:
         reasons.append(reason)
         return True
 
-    leaving = Leaving(end, lambda reason: None, lambda: None, lambda: reasons.append("stays"))
+    leaving = ProcessExit(end, lambda reason: None, lambda: None, lambda: reasons.append("stays"))
     leaving.attach()
     yield reasons
     leaving.detach()

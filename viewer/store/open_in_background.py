@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from stepscope.viewer.ingest.sources import STDIN, TracePath, trace_names
 from stepscope.viewer.store.cache_folder import has_index
-from stepscope.viewer.store.parquet.mark import means_store
+from stepscope.viewer.store.parquet.store_marker import means_store
 
 if TYPE_CHECKING:
     from stepscope.viewer.store.trace import Trace
 
 
-def open_ahead(path: TracePath, get_ready: Callable[[], None], ask: Callable[[Trace], None]) -> Trace:
+def open_in_background(path: TracePath, get_ready: Callable[[], None], ask: Callable[[Trace], None]) -> Trace:
     """Open a trace while `get_ready` runs. If an index exists, `ask` queries what is shown first meanwhile."""
     names = trace_names(path)
     if has_index(names):  # it is usually current
@@ -28,11 +28,11 @@ def open_ahead(path: TracePath, get_ready: Callable[[], None], ask: Callable[[Tr
     if STDIN in names or means_store(names) or not hasattr(os, "fork"):
         get_ready()
     else:
-        _build_ahead(path, get_ready)
+        _build_in_background(path, get_ready)
     return _open(path)
 
 
-def _build_ahead(path: TracePath, get_ready: Callable[[], None]) -> None:
+def _build_in_background(path: TracePath, get_ready: Callable[[], None]) -> None:
     """Build the index in a child process. Its errors are ignored, because opening the trace raises them again."""
     sys.stdout.flush()
     child = os.fork()

@@ -36,7 +36,7 @@ def append(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[s
         raise
 
 
-def sound_rows(rows: IndexRows, schema: str) -> IndexRows:
+def valid_rows(rows: IndexRows, schema: str) -> IndexRows:
     """Return the rows that an index accepts, with problems that describe the others."""
     connection = duckdb.connect(":memory:")
     try:
