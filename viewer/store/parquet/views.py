@@ -153,16 +153,20 @@ def open_store(address: str) -> StoreTrace:
 
 
 def connect_store(store: Store, views: Path = IN_MEMORY) -> duckdb.DuckDBPyConnection:
-    """Connect to the files of `store`; the connection can still be configured. The views are written to `views`."""
+    """Connect to the files of `store`; the connection can still be configured.
+
+    The views are written to the file `views`, with copies of small tables. In memory there are views only, because
+    copying takes longer than the one statement for which such a connection is made.
+    """
     connection = duckdb.connect(":memory:", config={**NO_EXTENSIONS, "temp_directory": spill_folder()})
     connection.register_filesystem(_StoreFiles(store))
     connection.execute("SET parquet_metadata_cache = true")
     if views == IN_MEMORY:
         connection.execute(f"ATTACH ':memory:' AS {NAME}")
-        _write_views(connection, NAME, store)
+        _write_views(connection, NAME, store, most_copied=-1)
     else:
         connection.execute(f"ATTACH {quoted(views)} AS building (BLOCK_SIZE {_BLOCK})")
-        _write_views(connection, "building", store)
+        _write_views(connection, "building", store, most_copied=_MOST_COPIED_BYTES)
         connection.execute(f"DETACH building; ATTACH {quoted(views)} AS {NAME} (READ_ONLY)")
     connection.execute(f"USE {NAME}; SET allowed_directories = ['{PROTOCOL}://']")
     return connection
@@ -242,15 +246,18 @@ class _TableFile:
             self._file.close()
 
 
-def _write_views(connection: duckdb.DuckDBPyConnection, database: str, store: Store) -> None:
-    """Write the tables of an index: a copy or a view if any log has rows, else an empty table."""
+def _write_views(connection: duckdb.DuckDBPyConnection, database: str, store: Store, most_copied: int) -> None:
+    """Write the tables of an index: a copy or a view if any log has rows, else an empty table.
+
+    A table is copied if its files have at most `most_copied` bytes together.
+    """
     connection.execute(f"USE {database}; BEGIN; {SCHEMA}; COMMIT")
     for table in TABLES:
         files = {_name(one, table): one.tables[table].size_bytes for one in store.manifests if table in one.tables}
         if files:
             names = ", ".join(f"'{PROTOCOL}://{name}'" for name in files)
             query = _query(table, f"read_parquet([{names}], hive_partitioning = false)")
-            _write_table(connection, table, query, is_copied=sum(files.values()) <= _MOST_COPIED_BYTES)
+            _write_table(connection, table, query, is_copied=sum(files.values()) <= most_copied)
     connection.execute("USE memory")
 
 
