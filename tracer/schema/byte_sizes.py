@@ -14,9 +14,7 @@ def bytes_of(text: str) -> int | None:
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         return None
-    unit: int = _UNITS[(found[3] or "").lower()]
-    decimals: str = found[2] or ""
-    if decimals and unit == 1:
-        return None
-    size: int = int(found[1]) * unit + int(decimals or 0) * unit // 10 ** len(decimals)
-    return size
+    unit = _UNITS[(found[3] or "").lower()]
+    if found[2] is None:
+        return int(found[1]) * unit
+    return None if unit == 1 else int(found[1]) * unit + int(found[2]) * unit // int(10 ** len(found[2]))

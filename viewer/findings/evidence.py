@@ -43,6 +43,10 @@ class Evidence:
         """(log, reason, text) of each log that was left out or whose run record is missing."""
         return whole_log_problems(self.trace)
 
+    def rank_of(self, log: int) -> int | None:
+        """Return the rank whose process wrote a log, or None if it is not known."""
+        return next((run.rank for run in self.runs if run.log == log), None)
+
     def compile_events(self, kind: str) -> list[CompileEvent]:
         """Return the events of one kind in order of time."""
         return [event for event in self._events if event.kind == kind]

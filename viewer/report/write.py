@@ -40,6 +40,7 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
     for capability in registry.in_report():
         module = capability.module("report")
         data |= module.data(contents) if hasattr(module, "data") else {}
+    names = scripts()
     template = render.environment(root="#", redacted=redact).get_template("report/page.html")
     html = template.render(
         contents=SimpleNamespace(**vars(contents), **contents.shown),
@@ -50,8 +51,8 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
         css=Markup(assets.content(assets.SHEET).decode()),
         theme=Markup(assets.content("js/core/theme.js").decode()),
         rooms=[capability.folder for capability in registry.in_report()],
-        scripts=scripts(),
-        imports=assets.inlined_import_map(*scripts()),
+        scripts=names,
+        imports=assets.inlined_import_map(*names),
         packed=packed(data),
     )
     return without_dead_links(html, {graph: len(lines) for graph, lines in data.get("wrappers", {}).items()})

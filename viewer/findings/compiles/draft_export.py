@@ -33,7 +33,7 @@ def _finding(evidence: Evidence, kind: str, count: int) -> Timed:
         rule=rule_of(__doc__),
         evidence={"failures": count, "subjects": list(dict.fromkeys(row.subject for row in rows if row.subject))},
         page=f"/draft-export?{urlencode({'kind': kind})}",
-        rank=next((run.rank for run in evidence.runs if run.log == first.log), None),
+        rank=evidence.rank_of(first.log),
         source=first.stack[-1] if first.stack else None,
         log=first.log,
     )

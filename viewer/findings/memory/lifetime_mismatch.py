@@ -118,7 +118,7 @@ def _of_check(evidence: Evidence, leak: Leak[CheckMismatchRow]) -> Timed:
     often = max(row.times for row in rows)
     moment = moment_of(trace, first.call)
     if first.call is None:
-        moment = replace(moment, rank=next((run.rank for run in evidence.runs if run.log == first.log), None))
+        moment = replace(moment, rank=evidence.rank_of(first.log))
     graph = f" of {label_of(trace, first.graph)}" if first.graph is not None else ""
     call = f"?call={first.call}" if first.call is not None else ""
     return moment.time_unix_ns, Finding(

@@ -199,17 +199,7 @@ class RuntimeRecords:
         self._add_process_ends()
         self._add_not_recorded()
         if self.overhead is not None:
-            cost = self.overhead
-            self.rows.add(
-                "overhead",
-                log=self.log,
-                hook_ns=cost.hook_ns,
-                wall_ns=cost.wall_ns,
-                log_bytes=cost.log_bytes,
-                launches=cost.launches,
-                failures=cost.failures,
-                stats_ns=cost.stats_ns,
-            )
+            self.rows.add("overhead", log=self.log, **columns_of(self.overhead))
 
     def _add_runs(self, compiles: Iterable[Compiling]) -> None:
         """Add calls, launches, their values, and the memory of calls."""

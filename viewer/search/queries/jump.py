@@ -16,7 +16,8 @@ _PAGES = {
     "overview": "/", "steps": "/steps", "graphs": "/graphs", "memory": "/memory", "kernels": "/kernels",
     "values": "/values", "compile": "/compile", "compile time": "/compile-time", "recompiles": "/recompiles",
     "graph breaks": "/graph-breaks", "caches": "/caches", "ranks": "/ranks", "records": "/records",
-    "tables": "/tables", "sql": "/sql", "problems": "/problems", "not recorded": "/problems#not-recorded",
+    "tables": "/tables", "sql": "/sql", "problems": "/problems", "damage": "/problems",
+    "not recorded": "/problems#not-recorded",
 }  # fmt: skip
 _NUMBERED = re.compile(r"(?:(launch|step|record|graph)\s*)?#?\s*(\d{1,18})", re.IGNORECASE)
 _COMPILE_ID = re.compile(r"(?:compile\s+)?((?:r\d+:)?(?:!?\d+(?:/\d*)*|-))", re.IGNORECASE)
