@@ -38,6 +38,8 @@ class RecompilesPage:
     recompiles: Recompiles
     runs: list[RunRow]
     log: int | None
+    frame: str | None
+    """Id of the only frame that is shown; None if all are."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ def graph_breaks_page(trace: Trace, request: Request) -> GraphBreaksPage:
 
 def recompiles_page(trace: Trace, request: Request) -> RecompilesPage:
     log = request.optional_id("log")
-    return RecompilesPage(recompiles(trace, log, _offset(request)), list_runs(trace), log)
+    frame = request.text("frame")
+    return RecompilesPage(recompiles(trace, log, _offset(request), frame=frame), list_runs(trace), log, frame)
 
 
 def caches_page(trace: Trace, request: Request) -> CachesPage:
@@ -202,9 +205,10 @@ PIECE = (
     number("start", "The record with which a piece of vLLM begins."),
     number("pass", "The record of a pass of vLLM."),
 )
+RECOMPILED = (LOG, OFFSET, text("frame", "Only the frame with this id."))
 ROUTES = (
     Page("/graph-breaks", "compiles/graph_breaks.html", _SECTION, GraphBreaksPage, graph_breaks_page, (LOG, OFFSET)),
-    Page("/recompiles", "compiles/recompiles.html", _SECTION, RecompilesPage, recompiles_page, (LOG, OFFSET)),
+    Page("/recompiles", "compiles/recompiles.html", _SECTION, RecompilesPage, recompiles_page, RECOMPILED),
     Page("/caches", "compiles/caches.html", _SECTION, CachesPage, caches_page, LOOKUPS),
     Page("/cuda-graphs", "compiles/cuda_graphs.html", _SECTION, CudaGraphsPage, cuda_graphs_page),
     Page("/metrics", "compiles/metrics.html", _SECTION, MetricsPage, metrics_page, METRICS),

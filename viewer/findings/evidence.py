@@ -93,6 +93,12 @@ def compile_page(log: int, compile_id: str) -> str:
     return f"/compile/{quote(compile_id.replace('/', '_'), safe='!')}?log={log}"
 
 
+def recompiles_page(event: CompileEvent) -> str:
+    """Return the address of the guards and recompiles of the frame of `event`."""
+    frame = quote(event.frame_id, safe="!:")
+    return f"/recompiles?log={event.log}&frame={frame}"
+
+
 def place_of(event: CompileEvent) -> dict[str, Any]:
     """Return the page, the rank, the source line and the log of a finding about the compile of `event`."""
     return {"page": compile_page(event.log, event.compile_id), **attributes(event, "rank", "source", "log")}

@@ -103,6 +103,15 @@ SIDES = ("in", "with", "out", "not_read", "compute_sanitizer")
 
 
 @dataclass(frozen=True)
+class ProofLink:
+    """A page that shows a part of the proof of a finding."""
+
+    text: str
+    """What the link does, such as ``open launch 41``."""
+    page: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """One finding about the run."""
 
@@ -113,6 +122,7 @@ class Finding:
     """Sentence that says how it was decided."""
     evidence: dict[str, Any]
     page: str
+    """Page that proves it."""
     rank: int | None = None
     step: int | None = None
     graph: int | None = None
@@ -122,6 +132,9 @@ class Finding:
     argument: str | None = None
     source: SourceLine | None = None
     log: int | None = None
+    proof: list[str] = field(default_factory=list)
+    """At most two lines with the measurements that prove it."""
+    links: list[ProofLink] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory.queries.summary import MemoryFigures
-from stepscope.viewer.overview.rows import Counts, CrashRunRow, NotRecorded, Problem, Severity
+from stepscope.viewer.overview.rows import Counts, CrashRunRow, NotRecorded, Problem, ProofLink, Severity
 from stepscope.viewer.steps.queries.step_sources import StepSources
 
 FORMAT: Literal["stepscope-summary/1"] = "stepscope-summary/1"
@@ -70,6 +70,10 @@ class SummaryFinding:
     rule: str
     """Sentence that says how it was decided."""
     log: str | None
+    proof: list[str]
+    """At most two lines with the measurements that prove it."""
+    links: list[ProofLink]
+    """Pages that show parts of the proof."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
 
 from stepscope.viewer.compiles.rows import CompileRow
 from stepscope.viewer.graphs.rows import GraphRow
@@ -15,7 +14,6 @@ from stepscope.viewer.memory.queries.summary import MemoryFigures, NodePeak
 from stepscope.viewer.overview.queries.recorder_cost import recorder_cost
 from stepscope.viewer.overview.rows import (
     SEVERITY_SIGNS,
-    SIDES,
     CrashRunRow,
     Finding,
     NotRecorded,
@@ -30,7 +28,6 @@ from stepscope.viewer.text.formats import format_count, format_ns, launch_text, 
 from stepscope.viewer.text.table import aligned
 
 WIDTH = 100
-CPP_RAISED = "  raised in C++: "
 UNKNOWN = "–"
 WHOLE_COMPILE = (
     "The compile time of a step includes the time to load the compiler; the time of a compile starts with its frame."
@@ -38,6 +35,8 @@ WHOLE_COMPILE = (
 _ALIKE = 1.02
 _MOST_ROWS = 20
 _MOST_FINDINGS = 40
+_MOST_LINES = 2
+"""Maximum number of lines for the source line of a finding."""
 
 
 @dataclass(frozen=True)
@@ -98,60 +97,16 @@ def _finding(facts: Overview, finding: Finding) -> list[str]:
     source = finding.source
     if source is not None:
         code = f"  {source.code.strip()}" if source.code else ""
-        lines.append(_cut(f"  {source.file}:{source.line}{code}"))
+        lines += _wrapped(f"{source.file}:{source.line}{code}", "  ", WIDTH, "      ")[:_MOST_LINES]
         if source.as_compiled is not None:
             lines += _wrapped(source.as_compiled, "  ")
-    return lines + (_proof(finding.evidence) if finding.kind in ("nonfinite", "crash", "exception") else [])
+    return lines + [part for line in finding.proof for part in _wrapped(line, "  ", WIDTH, "      ")]
 
 
 def _log_name(facts: Overview, log: int) -> str:
     """Return ``log 3``, or ``run 2`` for a run of --crash."""
     run = next((run.crash_run for run in facts.runs if run.log == log), None)
     return f"log {log}" if run is None else f"run {run}"
-
-
-def _proof(evidence: Mapping[str, Any]) -> list[str]:
-    """Return lines about what the launch read and wrote, and about the launch where the chain of values starts."""
-    lines = [f"  {side.replace('_', '-')}: {'; '.join(evidence[side])}" for side in SIDES if evidence.get(side)]
-    if evidence.get("inside"):
-        lines.append(f"  inside: {evidence['inside']}")
-    if evidence.get("lines"):
-        lines.append(f"  lines: {'; '.join(evidence['lines'])}")
-    if evidence.get("cpp_raised"):
-        stack = " ← ".join(evidence["cpp_stack"])
-        lines.append(f"{CPP_RAISED}{evidence['cpp_raised']}{f': {stack}' if stack else ''}")
-    lines += [f"  {text}" for text in _around(evidence)]
-    chain = evidence.get("chain", [])
-    origin = chain[0] if len(chain) > 1 else None
-    if origin is not None:
-        lines.append(f"  from launch {origin['launch']}: {origin['kernel']}: out: {origin['out']}")
-        if origin.get("in"):
-            lines.append(f"  from launch {origin['launch']}: in: {'; '.join(origin['in'])}")
-    return [
-        part
-        for line in lines
-        for part in textwrap.wrap(
-            clean(line),
-            WIDTH,
-            subsequent_indent="      ",
-            max_lines=6 if line.startswith(CPP_RAISED) else 2,
-            placeholder=" …",
-        )
-    ]
-
-
-def _around(evidence: Mapping[str, Any]) -> list[str]:
-    """Return the lines about launches before and beside the one at which a process died."""
-    parts = [
-        (f"{name.replace('_', ' ')} (launches)", ", ".join(map(_place, evidence[name][:4])))
-        for name in ("in_flight", "last_finished", "other_threads", "ran_before")
-        if evidence.get(name)
-    ]
-    return [f"{name}: {text}" for name, text in parts]
-
-
-def _place(row: Mapping[str, Any]) -> str:
-    return f"{row['launch']} {row['kernel']}"
 
 
 def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:
@@ -179,7 +134,7 @@ def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:
 
 
 def _launch(run: CrashRunRow) -> str:
-    return launch_text(run.launch, run.launch_in_step, run.launches_of_step, run.step)
+    return launch_text(run.launch, run.step, run.launch_in_step)
 
 
 def _runs(facts: Overview) -> list[str]:

@@ -30,7 +30,11 @@ class Contents:
 
     def named_pages(self) -> set[str]:
         """Return the addresses of the pages that findings link to."""
-        return {route_of(finding.page) for finding in self.overview.findings}
+        return {
+            route_of(page)
+            for finding in self.overview.findings
+            for page in (finding.page, *(link.page for link in finding.links))
+        }
 
     def say_left_out(self, there: int, shown: int, what: str) -> None:
         if shown < there:

@@ -167,7 +167,7 @@ def _spec(trace: Trace, detail: LaunchDetail, arguments: Arguments, code: Launch
         notes.append("the operator draws random numbers: its outputs are not the recorded ones")
     return {
         "kernel": tidy([site.kernel])[0],
-        "where": tidy([f"{launch_text(detail.launch, detail.ordinal, detail.of, detail.step)}{rank}"])[0],
+        "where": tidy([f"{launch_text(detail.launch, detail.step)}{rank}"])[0],
         "recorded_with": tidy([f"torch {run.torch or 'of an unknown version'} on {', '.join(run.devices) or 'cpu'}"])[
             0
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -91,14 +92,27 @@ def nth(value: int) -> str:
     return f"{value:,}{ending}"
 
 
-def launch_text(launch: int | None, ordinal: int | None, of: int | None, step: int | None) -> str:
-    """Return a launch and its place in its step: ``launch 61 (4th of 29 in step 2)``. The id is that of addresses, the
-    search box and ``repro --launch``; without one, the text is ``a launch (4th of 29 in step 2)``."""
-    if ordinal is None or of is None or step is None:
-        return "a launch" if launch is None else f"launch {launch}"
+def launch_text(launch: int | None, step: int | None, ordinal: int | None = None) -> str:
+    """Return a launch and its step: ``launch 61 of step 2``. The number is that of addresses, the search box and
+    ``repro --launch``; a launch without one is ``the 4th launch of step 2`` if its position in the step is known."""
+    name = f"launch {launch}"
     if launch is None:
-        return f"a launch ({nth(ordinal)} of {of:,} in step {step})"
-    return f"launch {launch} ({nth(ordinal)} of {of:,} in step {step})"
+        name = "a launch" if ordinal is None or step is None else f"the {nth(ordinal)} launch"
+    return name if step is None else f"{name} of step {step}"
+
+
+def steps_text(steps: Sequence[int]) -> str:
+    """Return ascending steps: ``step 3``, ``steps 0 and 1``, ``steps 2 to 5``, ``16 steps from 2 to 90``, or ""."""
+    if len(steps) < 2:
+        return f"step {steps[0]}" if steps else ""
+    if len(steps) > 2 and steps[-1] - steps[0] == len(steps) - 1:
+        return f"steps {steps[0]} to {steps[-1]}"
+    if len(steps) <= _MOST_STEPS:
+        return f"steps {', '.join(map(str, steps[:-1]))} and {steps[-1]}"
+    return f"{len(steps):,} steps from {steps[0]} to {steps[-1]}"
+
+
+_MOST_STEPS = 4
 
 
 def basename(path: str | None) -> str:
@@ -115,18 +129,27 @@ _NUMBERED = {"pid", "rank", "step", "launch", "graph", "line", "log", "thread"}
 """Numbers that are names and not amounts; their digits are not grouped."""
 
 
-_WORDS = {"has_ring": "launch ring", "expected": "expected position", "actual": "actual position"}
+_POSITIONS = {"expected": "expected position", "actual": "actual position"}
+_WORDS = {
+    "has_ring": "launch ring", "in": "inputs", "out": "outputs", "with": "other arguments", "not_read": "not read",
+    "origin": "origin", "certain": "all inputs were read", "inside": "inside the kernel", "aten": "ATen operators",
+    "fx_nodes": "FX nodes", "of": "launches in the step", "launch_in_step": "position in the step",
+    "leaves_the_graph": "leaves the graph", "explains_launches": "reached launches", "in_steps": "in steps",
+    "lines": "lines of the model", "stack": "stack of the line", "chain": "path of the value",
+    "expected_snode": "expected scheduler node", "actual_snode": "actual scheduler node",
+    "peak_snode": "scheduler node of the peak", "cpp_raised": "raised in C++", "cpp_stack": "C++ stack",
+}  # fmt: skip
+"""Labels of facts whose names are not words."""
 _UNITS = ("_unix_ns", "_ns", "_bytes")
-_OF_CPP = {"cpp_raised": "raised in C++", "cpp_stack": "C++ stack"}
 
 
 def evidence_label(name: str, value: object) -> str:
     """Return the label of a fact of a finding, without the unit if its value shows it."""
-    if name in _OF_CPP:
-        return _OF_CPP[name]
-    is_amount = isinstance(value, int) and not isinstance(value, bool)
-    if name in _WORDS and (is_amount or name == "has_ring"):
+    if name in _WORDS:
         return _WORDS[name]
+    is_amount = isinstance(value, int) and not isinstance(value, bool)
+    if name in _POSITIONS and is_amount:
+        return _POSITIONS[name]
     unit = next((unit for unit in _UNITS if name.endswith(unit)), "") if is_amount else ""
     return name.removesuffix(unit).removeprefix("is_").replace("_", " ")
 

@@ -79,10 +79,11 @@ export function nth(value) {
   return `${thousands(value)}${ending}`;
 }
 
-/** Formats a launch with its position in its step: "launch 61 (4th of 29 in step 2)". */
-export function launchText(launch, ordinal = null, of = null, step = null) {
-  const name = launch === null ? "a launch" : `launch ${launch}`;
-  return [ordinal, of, step].includes(null) ? name : `${name} (${nth(ordinal)} of ${thousands(of)} in step ${step})`;
+/** Formats a launch and its step: "launch 61 of step 2". */
+export function launchText(launch, step = null, ordinal = null) {
+  let name = `launch ${launch}`;
+  if (launch === null) name = ordinal === null || step === null ? "a launch" : `the ${nth(ordinal)} launch`;
+  return step === null ? name : `${name} of step ${step}`;
 }
 
 export function formatShape(sizes) {

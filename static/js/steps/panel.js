@@ -19,7 +19,7 @@ export function launchPanel({ launch: row, code_lines: lines, death = null }, co
         "p",
         {},
         h("span", { class: `kind kind-${site.kind}` }, site.kind),
-        ` ${launchText(row.launch, row.ordinal, row.of, row.step)}`,
+        ` ${launchText(row.launch, row.step)}`,
       ),
       neighbours(row, context),
     ),

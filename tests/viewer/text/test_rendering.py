@@ -175,7 +175,7 @@ def test_evidence(value: object, name: str, expected: str) -> None:
         ("has_ring", False, "launch ring"),
         ("expected", 3, "expected position"),
         ("expected", "float32", "expected"),
-        ("peak_snode", "op14", "peak snode"),
+        ("peak_snode", "op14", "scheduler node of the peak"),
     ],
 )
 def test_labels_of_evidence_repeat_no_unit(name: str, value: object, expected: str) -> None:

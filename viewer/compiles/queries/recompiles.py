@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from stepscope.viewer.compiles.queries.compile_steps import steps_of_compiles
 from stepscope.viewer.compiles.queries.guard_text import FailedGuard, failed_guards, same_source
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store import sql
@@ -17,6 +18,7 @@ _MOST_RECOMPILES = 200
 _FRAMES = f"""
     SELECT log, {_FRAME_ID} AS frame_id
     FROM compile_events WHERE kind IN ('recompile', 'recompile_limit') AND ($log IS NULL OR log = $log)
+      AND ($frame IS NULL OR {_FRAME_ID} = $frame)
     GROUP BY log, frame_id ORDER BY count(*) FILTER (kind = 'recompile') DESC, min(record) LIMIT $limit OFFSET $offset
 """
 _TOTALS = f"""
@@ -72,6 +74,8 @@ class Recompile:
     """Value that the first guard saw, if this or a later reason names it."""
     duration_ns: int | None
     status: str
+    step: int | None
+    """Step in which it began, or after which, if it began between two steps."""
 
 
 @dataclass(frozen=True)
@@ -142,13 +146,17 @@ class _Frame:
     symbols: defaultdict[str, dict[str, str]]
 
 
-def recompiles(trace: Trace, log: int | None = None, offset: int = 0, limit: int = 20) -> Recompiles:
-    """Return a page of the frames, the one with the most recompiles first."""
-    found = sql.rows(trace, _FRAMES, {"log": log, "limit": limit, "offset": offset})
+def recompiles(
+    trace: Trace, log: int | None = None, offset: int = 0, limit: int = 20, frame: str | None = None
+) -> Recompiles:
+    """Return a page of the frames, the one with the most recompiles first; with `frame`, only that one."""
+    found = sql.rows(trace, _FRAMES, {"log": log, "limit": limit, "offset": offset, "frame": frame})
     (totals,) = sql.named(trace, _TOTALS, {"log": log})
     has_symbols = bool(sql.number(trace, "SELECT EXISTS (SELECT 1 FROM symbols)"))
     frames = _read(trace, found) if found else {}
-    rows = [_frame(*key, frame, has_symbols) for key, frame in frames.items()]
+    events = [(log, event.compile_id) for (log, _), one in frames.items() for event in one.events]
+    steps = steps_of_compiles(trace, events)
+    rows = [_frame(*key, one, has_symbols, steps) for key, one in frames.items()]
     return Recompiles(rows, **totals, offset=offset, limit=limit)
 
 
@@ -167,7 +175,9 @@ def _read(trace: Trace, found: Sequence[sql.Row]) -> dict[tuple[int, str], _Fram
     return frames
 
 
-def _frame(log: int, frame_id: str, frame: _Frame, has_symbols: bool) -> RecompiledFrame:
+def _frame(
+    log: int, frame_id: str, frame: _Frame, has_symbols: bool, steps: Mapping[tuple[int, str], int]
+) -> RecompiledFrame:
     compiles = {row.compile_id: row for row in frame.compiles}
     limits = [event for event in frame.events if event.kind == "recompile_limit"]
     refused = {event.compile_id for event in limits}
@@ -186,6 +196,7 @@ def _frame(log: int, frame_id: str, frame: _Frame, has_symbols: bool) -> Recompi
                 came=None,
                 duration_ns=compiled.duration_ns if compiled else None,
                 status=compiled.status if compiled else "ok",
+                step=steps.get((log, event.compile_id)),
             )
         )
         before |= set(symbols)

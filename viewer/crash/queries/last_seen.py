@@ -51,8 +51,8 @@ class LastSeen:
 
     @property
     def text(self) -> str:
-        """Return a text such as ``launch 61 (4th of 29 in step 2)``."""
-        return launch_text(self.launch, self.ordinal, self.of, self.step)
+        """Return a text such as ``launch 61 of step 2``."""
+        return launch_text(self.launch, self.step, self.ordinal)
 
 
 @dataclass(frozen=True)

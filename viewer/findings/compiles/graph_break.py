@@ -16,19 +16,22 @@ from stepscope.viewer.findings.evidence import (
     Evidence,
     Timed,
     attributes,
+    compile_page,
     grouped,
     place_of,
     rule_of,
     times,
 )
 from stepscope.viewer.memory.queries.graphs import has_lifetimes
-from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.text.formats import format_bytes
+from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.text.formats import basename, format_bytes, plural
 
 if TYPE_CHECKING:
     from stepscope.viewer.memory.queries.graph_breaks import HeldBuffer
 
 SUMMARY = "Graph break"
+
+_MOST_PROOFS = 2
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -65,6 +68,11 @@ def _finding(group: list[CompileEvent], all_held: list[HeldBuffer] | None) -> Ti
             "perhaps_held_bytes": None if all_held is None else _bytes(_came_in(held)),
             "held_buffers": [_held(one) for one in held[:MOST_EXAMPLES]],
         },
+        proof=[_proof(one) for one in _made(held)[:_MOST_PROOFS]],
+        links=[
+            ProofLink(f"open compile {first.compile_id}", compile_page(first.log, first.compile_id)),
+            *_memory(held),
+        ],
         **place_of(first),
     )
 
@@ -73,12 +81,30 @@ def _holds(held: list[HeldBuffer]) -> str:
     made = _made(held)
     if not made:
         return ""
-    text = f"; it keeps {format_bytes(_bytes(made))} alive after the last use ({_names(made)})"
+    verb = "stay" if len(made) > 1 else "stays"
+    text = f"; {_names(made)} ({format_bytes(_bytes(made))}) {verb} alive across it"
     least = min(one.storage_bytes for one in made)
     others = [one for one in _came_in(held) if one.storage_bytes >= least]
     if not others:
         return text
-    return f"{text}, and {format_bytes(_bytes(others))} allocated after it or by the caller ({_names(others)})"
+    verb = "do" if len(others) > 1 else "does"
+    return f"{text}, and so {verb} {_names(others)} ({format_bytes(_bytes(others))}), made after it or by the caller"
+
+
+def _proof(one: HeldBuffer) -> str:
+    """Return how long a buffer was held although nothing used it any more."""
+    launches = plural(one.launches_after, "launch")
+    made = f", made at {basename(one.source.file)}:{one.source.line}," if one.source else ""
+    return (
+        f"{one.buffer}{made} was used last by {one.last_kernel}; {launches} of graph {one.into_graph} ran "
+        f"while its {format_bytes(one.storage_bytes)} were still held"
+    )
+
+
+def _memory(held: list[HeldBuffer]) -> list[ProofLink]:
+    """Return the link to the memory of the graph that ran while buffers were held."""
+    graphs = list(dict.fromkeys(one.into_graph for one in _made(held)))
+    return [ProofLink(f"memory of graph {graph}", f"/graphs/{graph}/memory") for graph in graphs[:1]]
 
 
 def _made(held: list[HeldBuffer]) -> list[HeldBuffer]:

@@ -1,26 +1,33 @@
 """A frame reached torch._dynamo.config.recompile_limit (or cache_size_limit). It runs without being compiled from then
 on; with `fullgraph=True` the call raises an error instead. That error makes the finding critical when it ended the
 program, and information only when the program caught it and went on. Logs in which the same frame reached the limit
-share one finding."""
+share one finding. It includes the recompiles of the frame before the limit."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 
+from stepscope.viewer.compiles.queries.compile_steps import compile_time, steps_of_compiles
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.findings.compiles.compile_fates import SEVERITIES, Fates
+from stepscope.viewer.findings.compiles.guard_changes import changes_text, guard_changes, reasons_of
 from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
     Timed,
     alike_in_logs,
+    compile_page,
     grouped,
     in_logs,
     logs_of,
     place_of,
+    recompiles_page,
     rule_of,
 )
-from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import format_ns, plural
 
 SUMMARY = "A frame reached the recompile limit"
 
@@ -29,30 +36,60 @@ _LIMIT = re.compile(r"(?:currently set to|limit[^\d\n]{0,40}\()\s*(\d{1,9})")
 
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per frame, over all logs in which it is the same."""
-    reasons = {(event.log, event.compile_id): event.cause for event in evidence.compile_events("recompile")}
-    frames = grouped(evidence.compile_events("recompile_limit"), lambda event: (event.log, event.frame_id))
+    frames = grouped(evidence.compile_events("recompile_limit"), _frame)
     if not frames:
         return []
+    recompiles = {_frame(same[0]): same for same in grouped(evidence.compile_events("recompile"), _frame)}
     fates = Fates(evidence)
-    return [_finding(same[0], reasons, len(same), fates) for same in alike_in_logs(frames)]
+    return [
+        _finding(evidence.trace, same[0], recompiles.get(_frame(same[0][0]), []), len(same), fates)
+        for same in alike_in_logs(frames)
+    ]
 
 
-def _finding(group: list[CompileEvent], reasons: dict[tuple[int, str], str], logs: int, fates: Fates) -> Timed:
+def _frame(event: CompileEvent) -> tuple[int, str]:
+    return event.log, event.frame_id
+
+
+def _finding(trace: Trace, group: list[CompileEvent], recompiles: list[CompileEvent], logs: int, fates: Fates) -> Timed:
+    """Return the finding of one frame. `recompiles` are all reasons, those of the refused compiles included."""
     first = group[0]
-    limit = _LIMIT.search(first.text)
-    last = [reasons[event.log, event.compile_id] for event in group if (event.log, event.compile_id) in reasons]
+    refused = {event.compile_id for event in group}
+    done = [event for event in recompiles if event.compile_id not in refused]
+    limit, changes = _LIMIT.search(first.text), guard_changes(recompiles)
+    steps = steps_of_compiles(trace, [(event.log, event.compile_id) for event in (*recompiles, first)])
     reached = f" ({limit[1]})" if limit else ""
-    then = "the call raised at" if first.status == "failed" else "it has run uncompiled since"
+    step = steps.get((first.log, first.compile_id))
+    at = f" in step {step}" if step is not None else f" at {first.compile_id}"
+    then = "the call raised" if first.status == "failed" else "runs uncompiled since"
+    cause = f": {changes_text(changes)}" if changes else ""
     return first.time_ns, Finding(
         kind="recompile_limit",
         severity=SEVERITIES[fates.of(group[-1])] if first.status == "failed" else "warning",
-        title=f"{first.name} reached the recompile limit{reached}{in_logs(logs)}: {then} {first.compile_id}",
+        title=f"{first.name} reached the recompile limit{reached}{in_logs(logs)}{at} and {then}{cause}",
         rule=rule_of(__doc__),
         evidence={
             "limit": int(limit[1]) if limit else None,
+            "recompiles": len(done),
             "refused_compiles": len(group),
             **logs_of(logs),
-            "last_reasons": last[:MOST_EXAMPLES],
+            "compile_ids": [event.compile_id for event in done[:MOST_EXAMPLES]],
+            "reasons": [reason for reason, _ in Counter(reasons_of(done)).most_common(MOST_EXAMPLES)],
+            "values": changes[0].values[:MOST_EXAMPLES] if changes else [],
+            "in_steps": sorted(set(steps.values()))[:MOST_EXAMPLES],
+            "last_reasons": [event.cause for event in recompiles if event.compile_id in refused][:MOST_EXAMPLES],
         },
-        **place_of(first),
+        proof=_proof(trace, done),
+        links=[ProofLink(f"open compile {first.compile_id}", compile_page(first.log, first.compile_id))],
+        step=step,
+        **place_of(first) | {"page": recompiles_page(first)},
     )
+
+
+def _proof(trace: Trace, done: list[CompileEvent]) -> list[str]:
+    if not done:
+        return []
+    took = format_ns(compile_time(trace, [(event.log, event.compile_id) for event in done]))
+    return [
+        f"The frame was compiled {plural(len(done) + 1, 'time')}; its {plural(len(done), 'recompile')} took {took}."
+    ]

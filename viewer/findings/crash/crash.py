@@ -21,7 +21,7 @@ from stepscope.viewer.findings.crash import suspects
 from stepscope.viewer.findings.crash.deaths import Death, cpp_facts, deaths, failed_beside, same
 from stepscope.viewer.findings.crash.suspects import Suspect
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, rule_of
-from stepscope.viewer.findings.values.describe import source_line
+from stepscope.viewer.findings.values.operations import source_line
 from stepscope.viewer.overview.rows import Finding, Severity
 from stepscope.viewer.store.trace import Trace
 
@@ -29,6 +29,8 @@ SUMMARY = "The process died"
 
 MOST_BEFORE = 6
 MOST_IN_FLIGHT = 24
+MOST_PROOFS = 2
+_MOST_NAMED = 4
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -51,17 +53,21 @@ def _finding(
     source = source_line(known.detail.site) if known else None
     beside = failed_beside(death, all_deaths)
     within = compiling.get(death.run.log) if known is None else None
+    proof = (
+        _evidence(trace, death, known)
+        | {"compute_sanitizer": _tool_errors(group)}
+        | cpp_facts(group)
+        | ({"compile_id": within.compile_id} if within else {})
+        | _runs(group)
+    )
     title = title_of(death) + (f", while it was compiling {within.name}" if within else "")
     return at.time_unix_ns or 0, Finding(
         kind="crash",
         severity="info" if beside else _severity(death),
         title=title + (f"; process {beside.run.pid}, of the same parent, had failed" if beside else ""),
         rule=rule_of(__doc__),
-        evidence=_evidence(trace, death, known)
-        | {"compute_sanitizer": _tool_errors(group)}
-        | cpp_facts(group)
-        | ({"compile_id": within.compile_id} if within else {})
-        | _runs(group),
+        evidence=proof,
+        proof=proof_lines(proof),
         page=page_of(death.run.log, at.step, at.launch),
         rank=death.run.rank,
         step=at.step,
@@ -159,6 +165,25 @@ def _evidence(trace: Trace, death: Death, known: Suspect | None) -> dict[str, An
         "scalars": suspects.scalar_facts(known) if known else [],
         "index_ranges": suspects.reach_facts(known) if known else [],
     }
+
+
+def proof_lines(facts: Mapping[str, Any]) -> list[str]:
+    """Return the two lines of the evidence that say most about why the process died."""
+    tool, read, inside = facts.get("compute_sanitizer") or [], facts.get("in") or [], facts.get("inside")
+    raised, flight = facts.get("cpp_raised"), facts.get("in_flight") or []
+    lines = [
+        *tool[:1],
+        *([inside] if inside else []),
+        *([f"raised in C++: {raised}: {' ← '.join(facts['cpp_stack'])}"] if raised else []),
+        *([f"it read {'; '.join(read)}"] if read else []),
+        *([f"launches in flight: {', '.join(_launch_text(row) for row in flight[:_MOST_NAMED])}"] if flight else []),
+        *([f"last finished launch: {_launch_text(row)}" for row in (facts.get("last_finished") or [])[:1]]),
+    ]
+    return lines[:MOST_PROOFS]
+
+
+def _launch_text(row: Mapping[str, Any]) -> str:
+    return f"{row['launch']} {row['kernel']}"
 
 
 def _ring_facts(row: RingLaunch) -> dict[str, Any]:

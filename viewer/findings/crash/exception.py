@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepscope.viewer.findings.crash.crash import page_of
+from stepscope.viewer.findings.crash.crash import page_of, proof_lines
 from stepscope.viewer.findings.crash.deaths import Death, cpp_facts, deaths, same
 from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
 from stepscope.viewer.overview.rows import Finding
@@ -23,6 +23,7 @@ def _finding(group: Sequence[Death]) -> Finding:
     death = group[0]
     error, at = death.error, death.at
     assert error is not None
+    facts = cpp_facts(group)
     where = f"after step {at.step}" if at.step is not None else "before any recorded launch"
     return Finding(
         kind="exception",
@@ -35,8 +36,9 @@ def _finding(group: Sequence[Death]) -> Finding:
             "last_step": at.step,
             "launches": at.launches,
             "exit_code": death.end.exit_code if death.end else None,
-            **cpp_facts(group),
+            **facts,
         },
+        proof=proof_lines(facts),
         page=page_of(death.run.log, at.step, None),
         rank=death.run.rank,
         step=at.step,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, attributes, rule_of
 from stepscope.viewer.memory.queries.compare import estimate_gaps
 from stepscope.viewer.memory.queries.graph_index import moment_of
-from stepscope.viewer.memory.rows import EstimateGap
+from stepscope.viewer.memory.rows import EstimateGap, GapBuffer
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes
@@ -29,14 +29,14 @@ def _finding(trace: Trace, gap: EstimateGap) -> Timed:
     moment, largest = moment_of(trace, gap.call), gap.buffers[0] if gap.buffers else None
     share = 100 * gap.gap_bytes / gap.estimated.peak_bytes if gap.estimated.peak_bytes else None
     over = f"{share:.0f} % " if share is not None else ""
-    by = f"; most of it {largest.name}: {largest.why}" if largest else ""
     return moment.time_unix_ns, Finding(
         kind="estimate_gap",
         severity="info",
         title=(
             f"{gap.label} takes {format_bytes(gap.measured.peak_bytes)} at its peak, {over}over the scheduler's "
-            f"estimate of {format_bytes(gap.estimated.peak_bytes)}{by}"
+            f"estimate of {format_bytes(gap.estimated.peak_bytes)}"
         ),
+        proof=[_proof(largest)] if largest else [],
         rule=rule_of(__doc__),
         evidence={
             "measured_peak_bytes": gap.measured.peak_bytes,
@@ -58,4 +58,11 @@ def _finding(trace: Trace, gap: EstimateGap) -> Timed:
         buffer=largest.name if largest else None,
         source=largest.source if largest and largest.source else gap.measured.source,
         **attributes(gap, "step", "graph", "log"),
+    )
+
+
+def _proof(buffer: GapBuffer) -> str:
+    return (
+        f"most of it is {buffer.name}: {buffer.why} "
+        f"({format_bytes(buffer.measured_bytes)} measured, {format_bytes(buffer.expected_bytes)} estimated)"
     )

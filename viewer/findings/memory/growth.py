@@ -25,9 +25,10 @@ from stepscope.viewer.memory.queries.graph_index import label_of
 from stepscope.viewer.memory.queries.growth import growth
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.memory.rows import GrowthRow
-from stepscope.viewer.overview.rows import Finding, Severity
+from stepscope.viewer.overview.rows import Finding, ProofLink, Severity
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import format_bytes
+from stepscope.viewer.text.formats import basename, format_bytes, plural
+from stepscope.viewer.web.addresses import slug
 
 SUMMARY = "Memory grows from step to step"
 TITLE_IS_MEASURED = True
@@ -36,8 +37,8 @@ _LAST = 2**62
 LEAST_BYTES, WARNED_BYTES, MUCH_BYTES, WARNED_SHARE = 4 << 10, 64 << 10, 1 << 20, 0.01
 """Bytes per step of all buffers with the same holders, and the share of the peak."""
 _COLLECTED = {
-    True: "; a garbage collection frees it, so a reference cycle retains it",
-    False: "; a garbage collection does not free it",
+    True: "; a garbage collection frees them, so a reference cycle holds them",
+    False: "; a garbage collection does not free them",
     None: "",
 }
 
@@ -82,17 +83,14 @@ def _names(trace: Trace, rows: Sequence[GrowthRow]) -> str:
 
 def _finding(trace: Trace, rows: Sequence[GrowthRow], rank: int | None, peak_bytes: int) -> Finding:
     row = rows[0]
-    held = f"; held by {row.holders[0]}" if row.holders else ""
-    verb = "are" if len(rows) > 1 else "is"
     grows = _per_step(rows)
     steps = min(len(one.steps) for one in rows)
     return Finding(
         kind="growth",
         severity=_severity(grows, peak_bytes),
         title=(
-            f"Memory grows by {format_bytes(grows)} per step: {_names(trace, rows)} {verb} still alive from each of "
-            f"the last {steps} steps{held}"
-            f"{_COLLECTED[row.freed_by_collection]}"
+            f"Memory grows by {format_bytes(grows)} per step: {_names(trace, rows)}{_made_at(rows)} "
+            f"{'stay' if len(rows) > 1 else 'stays'} alive after each step{_held(row)}"
         ),
         rule=rule_of(__doc__),
         evidence={
@@ -109,6 +107,33 @@ def _finding(trace: Trace, rows: Sequence[GrowthRow], rank: int | None, peak_byt
         },
         page=f"/graphs/{row.graph}/memory",
         rank=rank,
+        proof=[_proof(rows, steps)],
+        links=_links(rows),
         step=row.steps[-1],
         **attributes(row, "graph", "launch", "kernel", "buffer", "source", "log"),
     )
+
+
+def _made_at(rows: Sequence[GrowthRow]) -> str:
+    """Return the line of the model that made the buffers, as in `` (train.py:12)``, if it is the same for all."""
+    lines = {f"{basename(row.source.file)}:{row.source.line}" for row in rows if row.source is not None}
+    return f" ({lines.pop()})" if len(lines) == 1 else ""
+
+
+def _held(row: GrowthRow) -> str:
+    return f", held by {row.holders[0]}" if row.holders else ""
+
+
+def _proof(rows: Sequence[GrowthRow], steps: int) -> str:
+    row, storages = rows[0], sum(row.storages for row in rows)
+    return (
+        f"{plural(storages, 'storage')} of steps {row.steps[-steps]} to {row.steps[-1]} were still alive at the end, "
+        f"{format_bytes(sum(row.storage_bytes for row in rows))} together{_COLLECTED[row.freed_by_collection]}"
+    )
+
+
+def _links(rows: Sequence[GrowthRow]) -> list[ProofLink]:
+    """Return the links to the launch that made the first buffer last, and to that buffer."""
+    row = rows[0]
+    made = [ProofLink(f"open launch {row.launch}", f"/launches/{row.launch}")] if row.launch is not None else []
+    return [*made, ProofLink(f"open {row.buffer}", f"/graphs/{row.graph}/buffers/{slug(row.buffer)}")]

@@ -30,9 +30,10 @@ from stepscope.viewer.memory.queries.graph_index import graph_index, label_of, l
 from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, check_mismatches
 from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
 from stepscope.viewer.memory.rows import LifetimeMismatchRow
-from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes, nth
+from stepscope.viewer.web.addresses import slug
 
 SUMMARY = "A buffer lived longer or shorter than expected"
 TITLE_IS_MEASURED = True
@@ -99,9 +100,11 @@ def _finding(trace: Trace, leak: Leak[LifetimeMismatchRow], checks: Sequence[Che
         kind="lifetime_mismatch",
         severity="critical" if readers else "warning",
         title=(
-            f"{_buffers(firsts)} of {label_of(trace, first.graph)} {_what(firsts)}{times(calls)}: "
-            f"{_places(firsts)}{_holders(first)}{_read(readers)}"
+            f"{_buffers(firsts)} of {label_of(trace, first.graph)} {_what(firsts)}{times(calls)}"
+            f"{_holders(first)}{_read(readers)}"
         ),
+        proof=[_places(firsts)],
+        links=_links(first),
         rule=rule_of(__doc__),
         evidence=proof,
         page=_page(first),
@@ -224,3 +227,10 @@ def _page(row: LifetimeMismatchRow) -> str:
     snode = f"&snode={row.snode_indices[0]}" if row.snode_indices else ""
     query = (call + snode).replace("&", "?", 1)
     return f"/graphs/{row.graph}/memory{query}"
+
+
+def _links(row: LifetimeMismatchRow) -> list[ProofLink]:
+    found = [ProofLink(f"open {row.buffer}", f"/graphs/{row.graph}/buffers/{slug(row.buffer)}")]
+    if row.actual_launch is not None:
+        found.insert(0, ProofLink(f"open launch {row.actual_launch}", f"/launches/{row.actual_launch}"))
+    return found

@@ -42,8 +42,9 @@ def _finding(trace: Trace, group: list[RecomputeRow]) -> Timed:
         severity="info" if first.is_explained else "warning",
         title=(
             f"The memory figures of {first.pass_name}{_where(trace, first)} are wrong{times(len(group))}: "
-            f"{_moving(first)}; {_differing(first.reasons)}; {_peak(first)}{explained}"
+            f"{_peak(first)}{explained}"
         ),
+        proof=[f"{_moving(first)}; {_differing(first.reasons)}"],
         rule=rule_of(__doc__),
         evidence={
             "mismatches": len(group),

@@ -5,9 +5,10 @@ still in use."""
 from __future__ import annotations
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, rule_of
-from stepscope.viewer.findings.values.describe import describe, source_line
+from stepscope.viewer.findings.values.describe import describe
+from stepscope.viewer.findings.values.operations import source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
-from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.changed_values import ChangedValue, changed_values
 from stepscope.viewer.values.queries.nonfinite import launch_place
@@ -38,7 +39,15 @@ def _finding(trace: Trace, change: ChangedValue) -> Timed:
     return where.time_unix_ns, Finding(
         kind="changed_without_writer",
         severity="critical",
-        title=(f"{change.name} changed although no launch wrote it, before {where.text}: {sites[row.site].kernel}"),
+        title=f"{change.name} changed although no launch wrote it, before {where.text}: {sites[row.site].kernel}",
+        proof=[
+            f"{describe(change.name, written)}, {verb} launch {written.launch}: {sites[written.site].kernel}",
+            f"{describe(change.name, row)}, before launch {row.launch}",
+        ],
+        links=[
+            ProofLink(f"open launch {row.launch}", f"/steps/{change.step}?log={change.log}&launch={row.launch}"),
+            ProofLink(f"open launch {written.launch}", f"/launches/{written.launch}"),
+        ],
         rule=rule_of(__doc__),
         evidence={
             "step": change.step,

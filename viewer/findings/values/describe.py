@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepscope.tracer.schema.statistics import NONFINITE, STATISTICS
+from stepscope.viewer.findings.values.operations import operators
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.values.queries.flow import FlowArgument
 from stepscope.viewer.values.queries.values import LIMITS
@@ -14,19 +15,8 @@ from stepscope.viewer.values.rows import ValueRow
 MOST_SHOWN = 6
 _MOST_OPERATORS = 12
 _FUSED = ("cpp", "triton")
-_RISKY = {
-    "softmax": ("softmax", "cross_entropy"),
-    "div": ("/", "div", "mean", "normalize"),
-    "log": ("log", "cross_entropy"),
-    "exp": ("exp", "softmax", "sigmoid", "silu"),
-    "sqrt": ("sqrt", "norm"),
-    "norm": ("norm",),
-    "pow": ("**", "pow", "square"),
-    "reciprocal": ("reciprocal", "/"),
-    "acos": ("acos",),
-    "asin": ("asin",),
-}
-"""Operators in the names of kernels, and their forms in the source of models."""
+_NEAR = 1e6
+"""The limit of a dtype is named if the largest value times this reaches it."""
 _TERMS = {name: STATISTICS[name].label.replace("−", "-") for name in NONFINITE}
 
 
@@ -99,7 +89,8 @@ def _largest(row: ValueRow, before: str = ", largest ") -> str:
     if row.largest is None:
         return ""
     limit = LIMITS.get(row.dtype)
-    shown = f" ({row.dtype} limit {number(limit)})" if limit is not None else f" ({row.dtype})"
+    is_near = limit is not None and row.largest * _NEAR >= limit
+    shown = f" ({row.dtype} limit {number(limit)})" if is_near else f" ({row.dtype})"
     return f"{before}{number(row.largest)}{shown}"
 
 
@@ -151,11 +142,6 @@ def is_certain(arguments: Sequence[FlowArgument]) -> bool:
     )
 
 
-def operators(site: SiteRow) -> list[str]:
-    """Return the operators of a launch, else its FX nodes, else its source nodes."""
-    return list(dict.fromkeys(site.aten or site.fx_nodes or site.source_nodes))
-
-
 def inside(site: SiteRow) -> str | None:
     """Return a sentence about the invisible operators in a fused kernel, or None for a kernel with one operator."""
     names = operators(site)
@@ -166,26 +152,10 @@ def inside(site: SiteRow) -> str | None:
     return f"one kernel computes {len(names)} operators ({listed}{rest}): the values inside it are not recorded"
 
 
-def source_line(site: SiteRow, *, infinite: bool = False) -> SourceLine | None:
-    """Return the line of the model that a launch computes, of several the one most likely to make NaN.
-
-    With `infinite`, a line that may make infinities counts instead, which softmax never does.
-    """
-    lines = [stack[-1] for stack in site.stacks if stack]
-    return max(lines, key=lambda line: _risk(line.code, site.kernel, infinite), default=None)
-
-
 def lines(site: SiteRow) -> list[str]:
     """Return all lines of the model that a fused kernel computes, each once."""
     found = [stack[-1] for stack in site.stacks if stack]
     return list(dict.fromkeys(line.place for line in found))
-
-
-def _risk(code: str, kernel: str, infinite: bool) -> int:
-    """Return the number of the kernel's operators in a line that can make NaN or infinities."""
-    code = code.partition("#")[0]
-    risky = {name: signs for name, signs in _RISKY.items() if not (infinite and name == "softmax")}
-    return sum(name in kernel and any(sign in code for sign in signs) for name, signs in risky.items())
 
 
 def place(source: SourceLine | None) -> str | None:

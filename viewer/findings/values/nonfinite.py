@@ -5,18 +5,22 @@ is none, the NaN came from outside. If an input was not read, or was only sample
 seen, and its origin is unknown; if the same log has an earlier NaN, a later one of this sort counts as its effect. An
 infinity that caused no NaN is reported only if all inputs that were read are finite; -inf, in addition, only if the
 launch has no masking operator (where, masked_fill, full, triu, ...) or its kernel does not contain -inf. The finding is
-critical if the call of the graph leaves the value behind, and a warning otherwise."""
+critical if the call of the graph leaves the value behind, and a warning otherwise. Launches of one log that compute the
+same operators of the same lines of the model share a finding."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
 from stepscope.viewer.findings.values import describe as text
-from stepscope.viewer.findings.values.origins import Hop, How, Origin, Tracer, bad_inputs, nan_rows
-from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row
+from stepscope.viewer.findings.values import nonfinite_titles as titles
+from stepscope.viewer.findings.values.nonfinite_chain import chain
+from stepscope.viewer.findings.values.operations import operation, operators, place, source_line
+from stepscope.viewer.findings.values.origins import Case, Hop, How, Origin, Tracer
+from stepscope.viewer.graphs.queries.graphs import graph_row
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.nonfinite import (
@@ -27,7 +31,7 @@ from stepscope.viewer.values.queries.nonfinite import (
     nan_made,
     value_row,
 )
-from stepscope.viewer.values.queries.values import LIMITS, has_values
+from stepscope.viewer.values.queries.values import has_values
 from stepscope.viewer.values.rows import ValueRow
 
 SUMMARY = "NaN or an infinity appeared"
@@ -37,24 +41,8 @@ MOST_FINDINGS = 5
 """Maximum number of findings per log."""
 _MOST_EVENTS = 100
 _MOST_FOLLOWED = 30
-_MOST_LINKS = 12
+_MOST_EXPLAINED = 12
 _INTENDED = ("log", "div", "reciprocal", "rsqrt")
-
-
-@dataclass
-class Case:
-    """An origin with all that it explains."""
-
-    hop: Hop
-    """Launch that made it, that first read it as an input, or at which it was first seen."""
-    how: How
-    is_nan: bool
-    grown_from: Origin | None = None
-    launches: int = 1
-    steps: int = 1
-    leaves: bool = False
-    explains: list[int] = field(default_factory=list)
-    """Other launches that it reached."""
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -69,9 +57,27 @@ def find(evidence: Evidence) -> list[Timed]:
     cases.infinities(infinity_made(trace, _MOST_EVENTS))
     return [
         _finding(trace, tracer, case, len(found) - MOST_FINDINGS)
-        for found in cases.by_log().values()
+        for found in (_joined(tracer, of_log) for of_log in cases.by_log().values())
         for case in found[:MOST_FINDINGS]
     ]
+
+
+def _joined(tracer: Tracer, cases: Sequence[Case]) -> list[Case]:
+    """Return the cases of one log, with those that have the same cause and effect joined to the first of them."""
+    joined: dict[Hashable, Case] = {}
+    for case in cases:
+        first = joined.setdefault(_cause_and_effect(tracer, case), case)
+        if first is not case:
+            first.add(case)
+    return list(joined.values())
+
+
+def _cause_and_effect(tracer: Tracer, case: Case) -> Hashable:
+    hops = [*(case.grown_from.hops[:1] if case.grown_from else []), case.hop]
+    sites = [tracer.site(hop.flow.site) for hop in hops]
+    if case.how == "came in" or any(source_line(site) is None for site in sites):
+        return id(case)
+    return case.is_nan, case.how, *((site.kernel, operation(site), place(source_line(site))) for site in sites)
 
 
 class _Cases:
@@ -109,10 +115,11 @@ class _Cases:
         if known is None and not origin.is_made and self._explains(event, first, text.is_nan):
             return
         if known is None:
-            self.cases[key] = known = Case(first, origin.how, True, grown, event.launches, event.steps)
+            self.cases[key] = known = Case(first, origin.how, True, grown, event.launches, set(event.in_steps))
             known.leaves = self.tracer.flows.leaves(first.flow.call, text.is_nan)
         elif is_made:
             known.launches += event.launches
+            known.steps |= set(event.in_steps)
             known.leaves |= self.tracer.flows.leaves(first.flow.call, text.is_nan)
         if first.flow.call != origin.hops[-1].flow.call:
             known.leaves = True
@@ -152,7 +159,7 @@ class _Cases:
                 continue
             if not origin.is_made and self._explains(event, origin.first, text.is_infinite):
                 continue
-            case = Case(origin.first, origin.how, False, None, event.launches, event.steps)
+            case = Case(origin.first, origin.how, False, None, event.launches, set(event.in_steps))
             case.leaves = self.tracer.flows.leaves(origin.first.flow.call, text.is_infinite)
             self.cases[key] = case
 
@@ -160,11 +167,10 @@ class _Cases:
 def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
     flow, argument = case.hop.flow, case.hop.argument
     site, where = tracer.site(flow.site), launch_place(trace, flow.launch)
-    graph = graph_row(trace, site.graph)
-    label = graph_label(site.graph, graph.compile_id, graph.phase) if graph else f"graph {site.graph}"
-    label = label if label.startswith("graph ") else f"graph {label}"
     written, is_used = case.hop.row.moment == "after", argument.argument >= 0
     name, left_out = text.label(argument), tracer.left_out(site)
+    graph = graph_row(trace, site.graph)
+    told = titles.Told(tracer, case, graph)
     proof: dict[str, Any] = {
         "step": flow.step,
         "launch": flow.launch,
@@ -177,11 +183,12 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
         "not_read": [left_out] if left_out and written else [],
         "certain": case.how != "not known",
         "finite": "finite as far as was read",
-        "chain": _chain(trace, tracer, case),
+        "chain": chain(trace, tracer, case),
         "leaves_the_graph": case.leaves,
         "launches": case.launches,
-        "steps": case.steps,
-        "explains_launches": list(dict.fromkeys(case.explains))[:_MOST_LINKS],
+        "steps": len(case.steps),
+        "in_steps": sorted(case.steps)[:_MOST_EXPLAINED],
+        "explains_launches": list(dict.fromkeys(case.explains))[:_MOST_EXPLAINED],
         "fx_nodes": site.fx_nodes[:50],
         "aten": site.aten[:50],
         "stack": [asdict(line) for line in (site.stacks[0] if site.stacks else [])],
@@ -195,7 +202,7 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
     return where.time_unix_ns, Finding(
         kind="nonfinite",
         severity=_severity(tracer, case),
-        title=_title(tracer, case, where.text, label),
+        title=told.title(),
         rule=rule_of(__doc__),
         evidence=proof,
         page=f"/steps/{flow.step}?log={flow.log}&launch={flow.launch}",
@@ -206,24 +213,11 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
         kernel=site.kernel if is_used else None,
         buffer=argument.buffer or None,
         argument=argument.name,
-        source=text.source_line(site, infinite=not case.is_nan),
+        source=source_line(site, infinite=not case.is_nan),
         log=flow.log,
+        proof=told.proof(),
+        links=told.links(),
     )
-
-
-def _title(tracer: Tracer, case: Case, place: str, graph: str) -> str:
-    hop = case.hop
-    name, kernel, written = text.label(hop.argument), tracer.site(hop.flow.site).kernel, hop.row.moment == "after"
-    words = text.what(nan_rows(hop.flow)) if case.is_nan and written else text.what([hop.row])
-    if case.how == "made":
-        return f"{words} made in {place}: {kernel}, output {name}{_grown(tracer, case)}"
-    if case.how == "not known" and written:
-        return f"{words} first seen in {place}: {kernel}, output {name}{_grown(tracer, case)}"
-    if case.how == "not known":
-        return f"{words} first seen in {place}: {kernel}, input {name}"
-    if hop.argument.argument < 0:
-        return f"{words} entered with {_given(name)} {name} of {graph}: no recorded launch uses it"
-    return f"{words} entered with {_given(name)} {name} of {graph}: first used in {place}, {kernel}"
 
 
 def _severity(tracer: Tracer, case: Case) -> Any:
@@ -234,30 +228,8 @@ def _severity(tracer: Tracer, case: Case) -> Any:
         return "critical"
     if case.how == "not known" and not case.hop.row.positive_infinity:
         return "warning"
-    names = text.operators(tracer.site(case.hop.flow.site))
+    names = operators(tracer.site(case.hop.flow.site))
     return "warning" if any(name.split(".")[-1].startswith(_INTENDED) for name in names) else "critical"
-
-
-def _given(name: str) -> str:
-    """Return the role of a graph's input that its name shows."""
-    if name.startswith("tangents"):
-        return "the gradient"
-    return "argument (a parameter or an input)" if name.startswith("primals") else "argument"
-
-
-def _grown(tracer: Tracer, case: Case) -> str:
-    if case.grown_from is None:
-        return ""
-    first = case.grown_from.first
-    words, name = text.what([first.row]), text.label(first.argument)
-    kernel, launch = tracer.site(first.flow.site).kernel, first.flow.launch
-    if case.how == "not known":
-        return f"; the {words} in {name} was there before, in launch {launch}: {kernel}"
-    if case.grown_from.how == "came in":
-        return f", caused by {words} that entered with {name}"
-    if first.row.moment == "before":
-        return f", caused by {words} that launch {launch} read: {kernel}, input {name}"
-    return f", caused by {words} from launch {launch}: {kernel}, output {name}"
 
 
 def _elements(hop: Hop) -> list[dict[str, Any]]:
@@ -268,37 +240,3 @@ def _elements(hop: Hop) -> list[dict[str, Any]]:
         has_them = hop.row.elements is not None
         read = [text.elements_of(text.label(hop.argument), hop.row, written=False)] if has_them else []
     return [*read, *text.elements(hop.flow.outputs, written=True)]
-
-
-def _chain(trace: Trace, tracer: Tracer, case: Case) -> list[dict[str, Any]]:
-    """Return each launch from the origin to the NaN that wrote it or passed it on."""
-    hops = [*(case.grown_from.hops if case.grown_from else []), case.hop]
-    if len(hops) > _MOST_LINKS:
-        hops = [*hops[: _MOST_LINKS // 2], *hops[-_MOST_LINKS // 2 :]]
-    return [_link(trace, tracer, hop) for hop in hops]
-
-
-def _link(trace: Trace, tracer: Tracer, hop: Hop) -> dict[str, Any]:
-    site, was_read = tracer.site(hop.flow.site), hop.row.moment == "before"
-    came_in = was_read and hop.argument.held == "input"
-    link: dict[str, Any] = {
-        "step": hop.flow.step,
-        "launch": hop.flow.launch,
-        "ordinal": launch_place(trace, hop.flow.launch).ordinal,
-        "kernel": site.kernel,
-        "buffer": hop.argument.buffer,
-        "argument": hop.argument.name,
-        "what": text.what([hop.row]) + (" came in" if came_in else ""),
-        "source": text.place(text.source_line(site)),
-        "out": text.describe(text.label(hop.argument), hop.row),
-    }
-    if not was_read:
-        largest = [row.largest for argument in hop.flow.inputs for row in argument.before if row.largest is not None]
-        link |= {
-            "in": text.read(hop.flow.inputs),
-            "largest": max(largest, default=None),
-            "dtype": hop.row.dtype,
-            "limit": LIMITS.get(hop.row.dtype),
-            "inputs_finite": not bad_inputs(hop.flow, text.is_bad),
-        }
-    return link | {"elements": hop.row.elements}

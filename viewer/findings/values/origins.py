@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from stepscope.viewer.findings.values.describe import is_certain, is_infinite, is_nan, label
-from stepscope.viewer.graphs.queries.graphs import code_of_graph, operands_left_out, site_rows
+from stepscope.viewer.graphs.queries.graphs import code_of_graph, graph_row, operands_left_out, site_rows
 from stepscope.viewer.graphs.rows import SiteRow
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.flow import Flow, FlowArgument, Flows
@@ -58,6 +58,29 @@ class Origin:
         return self.hops[0]
 
 
+@dataclass
+class Case:
+    """An origin with all that it explains."""
+
+    hop: Hop
+    """Launch that made it, that first read it as an input, or at which it was first seen."""
+    how: How
+    is_nan: bool
+    grown_from: Origin | None = None
+    launches: int = 1
+    steps: set[int] = field(default_factory=set)
+    leaves: bool = False
+    explains: list[int] = field(default_factory=list)
+    """Other launches that it reached."""
+
+    def add(self, same: Case) -> None:
+        """Add another case with the same cause and effect."""
+        self.launches += same.launches
+        self.steps |= same.steps
+        self.leaves |= same.leaves
+        self.explains += [same.hop.flow.launch, *same.explains]
+
+
 class Tracer:
     """Follows the rows of one trace."""
 
@@ -65,7 +88,15 @@ class Tracer:
         self.trace = trace
         self.flows = Flows(trace)
         self._sites: dict[int, SiteRow] = {}
+        self._phases: dict[int, str | None] = {}
         self._left_out: dict[int, tuple[str | None, set[int]]] = {}
+
+    def phase(self, graph: int) -> str | None:
+        """Return ``forward``, ``backward`` or ``inference``; None if unknown."""
+        if graph not in self._phases:
+            row = graph_row(self.trace, graph)
+            self._phases[graph] = row.phase if row is not None else None
+        return self._phases[graph]
 
     def site(self, site: int) -> SiteRow:
         if site not in self._sites:

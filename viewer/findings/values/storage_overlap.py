@@ -6,23 +6,26 @@ on data. Kernels that the user wrote, and collectives, are not checked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, rule_of
-from stepscope.viewer.findings.values.describe import source_line
+from stepscope.viewer.findings.values.describe import lines
+from stepscope.viewer.findings.values.operations import fused, places, source_line
 from stepscope.viewer.findings.values.overlap import do_overlap
 from stepscope.viewer.graphs.queries.argument_facts import SharedMemory, shared_memory
 from stepscope.viewer.graphs.queries.graphs import code_of_graph, site_rows
 from stepscope.viewer.graphs.queries.kernel_code import cut
+from stepscope.viewer.graphs.rows import SiteRow
 from stepscope.viewer.kernel_source.access_bounds import item_bytes
 from stepscope.viewer.kernel_source.element_access import Accesses, ElementAccess
 from stepscope.viewer.kernel_source.index_overlaps import meeting
 from stepscope.viewer.kernel_source.kernel_access import accesses
-from stepscope.viewer.overview.rows import Finding, Severity
+from stepscope.viewer.overview.rows import Finding, ProofLink, Severity
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
 
 SUMMARY = "A kernel writes memory that it reads"
@@ -42,11 +45,16 @@ class _Verdict:
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per kernel of a graph."""
+    """Return one finding per kernel of a graph, or per kernel of the same lines of the model in one log."""
     kernels = _Kernels(evidence.trace)
     verdicts = [found for pairs in shared_memory(evidence.trace) if (found := _judge(pairs, kernels))]
-    groups = grouped(verdicts, lambda verdict: (verdict.pair.graph, verdict.pair.kernel))
-    return [_finding(evidence.trace, group) for group in groups]
+    return [_finding(evidence.trace, group) for group in grouped(verdicts, partial(_cause, evidence.trace))]
+
+
+def _cause(trace: Trace, verdict: _Verdict) -> Hashable:
+    pair = verdict.pair
+    (site,) = site_rows(trace, [pair.site])
+    return pair.log, pair.kernel, tuple(lines(site)) or pair.graph
 
 
 class _Kernels:
@@ -125,13 +133,7 @@ def _finding(trace: Trace, group: list[_Verdict]) -> Timed:
     verdict = min(group, key=lambda one: one.severity != "critical")
     pair = verdict.pair
     (site,), where = site_rows(trace, [pair.site]), launch_place(trace, pair.launch)
-    same = pair.read.argument == pair.written.argument
-    who = (
-        f"{pair.written.name} is read and written"
-        if same
-        else f"output {pair.written.name} shares memory with input {pair.read.name}"
-    )
-    verb = "overwrites what it reads" if verdict.severity == "critical" else "may overwrite what it reads"
+    launches = sum(one.pair.launches for one in group)
     proof: dict[str, Any] = {
         "why": verdict.why,
         **attributes(pair, "step", "launch"),
@@ -141,14 +143,14 @@ def _finding(trace: Trace, group: list[_Verdict]) -> Timed:
         "read": attributes(pair.read, *_OF_VIEWS),
         "read_at": verdict.read_at[:8],
         "written_at": verdict.written_at[:8],
-        "launches": sum(one.pair.launches for one in group),
+        "launches": launches,
         "fx_nodes": site.fx_nodes[:50],
         "aten": site.aten[:50],
     }
     return where.time_unix_ns, Finding(
         kind="storage_overlap",
         severity=verdict.severity,
-        title=f"{pair.kernel} {verb}: {who}",
+        title=_title(verdict, site),
         rule=rule_of(__doc__),
         evidence=proof,
         page=f"/steps/{pair.step}?log={pair.log}&launch={pair.launch}",
@@ -156,5 +158,24 @@ def _finding(trace: Trace, group: list[_Verdict]) -> Timed:
         buffer=pair.written.name,
         argument=pair.written.name,
         source=source_line(site),
+        proof=[_proof(verdict), f"{plural(launches, 'launch')}, first in {where.text}: {pair.kernel}"],
+        links=[
+            ProofLink(f"open launch {pair.launch}", f"/steps/{pair.step}?log={pair.log}&launch={pair.launch}"),
+            ProofLink("open graph and code", f"/graphs/{pair.graph}?site={pair.site}"),
+        ],
         **attributes(pair, "step", "graph", "launch", "kernel", "log"),
     )
+
+
+def _title(verdict: _Verdict, site: SiteRow) -> str:
+    """Return a sentence such as ``x is overwritten while it is still read, by flip and add fused into one kernel``."""
+    read, written = verdict.pair.read.name, verdict.pair.written.name
+    verb = "is" if verdict.severity == "critical" else "may be"
+    who = read if read == written else f"input {read}, which shares memory with output {written},"
+    return f"{who} {verb} overwritten while it is still read, by {fused(site)}{places(site)}"
+
+
+def _proof(verdict: _Verdict) -> str:
+    if not verdict.read_at or not verdict.written_at:
+        return verdict.why
+    return f"{verdict.why}: it reads element {verdict.read_at[0]} and writes element {verdict.written_at[0]}"

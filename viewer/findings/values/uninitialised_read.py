@@ -4,12 +4,14 @@ arbitrary, and so is everything computed from it. The finding is critical."""
 from __future__ import annotations
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, rule_of
-from stepscope.viewer.findings.values.describe import source_line
+from stepscope.viewer.findings.values.operations import operation, place, source_line
 from stepscope.viewer.graphs.queries.argument_facts import UninitialisedRead, uninitialised_reads
 from stepscope.viewer.graphs.queries.graphs import site_rows
-from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
+from stepscope.viewer.web.addresses import slug
 
 SUMMARY = "Uninitialised memory is read"
 TITLE_IS_MEASURED = True
@@ -25,11 +27,17 @@ def find(evidence: Evidence) -> list[Timed]:
 
 def _finding(trace: Trace, group: list[UninitialisedRead]) -> Timed:
     first = group[0]
+    buffer = first.buffer or first.name
     (site,), where = site_rows(trace, [first.site]), launch_place(trace, first.launch)
     return where.time_unix_ns, Finding(
         kind="uninitialised_read",
         severity="critical",
-        title=f"Uninitialised memory is read in {where.text}: {site.kernel}, input {first.name}",
+        title=f"{operation(site)}{place(source_line(site))} reads uninitialised memory: {first.name}",
+        proof=[f"{plural(sum(read.launches for read in group), 'launch')}, first in {where.text}: {site.kernel}"],
+        links=[
+            ProofLink(f"open launch {first.launch}", f"/steps/{first.step}?log={first.log}&launch={first.launch}"),
+            ProofLink(f"open {buffer}", f"/graphs/{first.graph}/buffers/{slug(buffer)}"),
+        ],
         rule=rule_of(__doc__),
         evidence={
             **attributes(first, "step", "launch"),

@@ -11,6 +11,8 @@ from stepscope.viewer.text.formats import launch_text
 from stepscope.viewer.values.queries.values import COLUMNS, StoredValue, value_rows
 from stepscope.viewer.values.rows import ValueRow
 
+MOST_STEPS = 1000
+"""Maximum number of steps that an event names."""
 _NAN = "{v}.nan > 0"
 _INFINITY = "({v}.positive_infinity > 0 OR {v}.negative_infinity > 0)"
 _POSITIVE = "{v}.positive_infinity > 0"
@@ -34,11 +36,13 @@ _MADE = """
          AND v.moment = r.version_moment AND (r.version_item IS NULL OR v.item = r.version_item)
         WHERE {taint} AND (v.launch < r.launch OR (v.launch = r.launch AND v.moment = 'before'))
     )
-    SELECT min(b.value), b.log, b.site, count(DISTINCT b.launch), count(DISTINCT b.step), min(b.launch)
+    SELECT min(b.value), b.log, b.site, count(DISTINCT b.launch), count(DISTINCT b.step), min(b.launch),
+           list_sort(list_distinct(list(b.step)))[:{most_steps}]
     FROM bad b ANTI JOIN tainted t ON t.launch = b.launch
     GROUP BY b.log, b.site ORDER BY 1 LIMIT {most}
 """
-_COUNTED = "min(v.value), v.log, v.site, count(DISTINCT v.launch), count(DISTINCT v.step), min(v.launch)"
+_COUNTED = f"""min(v.value), v.log, v.site, count(DISTINCT v.launch), count(DISTINCT v.step), min(v.launch),
+    list_sort(list_distinct(list(v.step)))[:{MOST_STEPS}]"""
 # Inputs that an earlier launch of the call wrote are left out if they were read after that launch.
 _CAME_IN = f"""
     SELECT {_COUNTED} FROM value_rows v LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument
@@ -94,6 +98,8 @@ class Event:
     launches: int
     steps: int
     launch: int
+    in_steps: list[int]
+    """First of its bad steps, in ascending order."""
 
 
 @dataclass(frozen=True)
@@ -109,14 +115,14 @@ class LaunchPlace:
 
     @property
     def text(self) -> str:
-        """The position as in ``launch 61 (4th of 29 in step 2)``."""
-        return launch_text(self.launch, self.ordinal, self.of, self.step)
+        """The position as in ``launch 61 of step 2``."""
+        return launch_text(self.launch, self.step)
 
 
 def nan_made(trace: Trace, most: int) -> list[Event]:
     """Return the first launch of each site that wrote NaN although no input is known to have one."""
     nan = _NAN.format(v="v")
-    return _events(trace, _MADE.format(made=nan, spared="false", taint=nan, most=most), [])
+    return _events(trace, _MADE.format(made=nan, spared="false", taint=nan, most=most, most_steps=MOST_STEPS), [])
 
 
 def infinity_made(trace: Trace, most: int, *, positive: bool = False) -> list[Event]:
@@ -124,7 +130,7 @@ def infinity_made(trace: Trace, most: int, *, positive: bool = False) -> list[Ev
     `positive`, only +inf counts."""
     made = (_POSITIVE if positive else _INFINITY).format(v="v")
     nan, taint = _NAN.format(v="v"), _ANY.format(v="v")
-    return _events(trace, _MADE.format(made=made, spared=nan, taint=taint, most=most), [])
+    return _events(trace, _MADE.format(made=made, spared=nan, taint=taint, most=most, most_steps=MOST_STEPS), [])
 
 
 def nan_came_in(trace: Trace, most: int) -> list[Event]:

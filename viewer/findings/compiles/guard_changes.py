@@ -1,0 +1,69 @@
+"""Describes the guards that failed in the recompiles of one frame, with their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from stepscope.viewer.compiles.queries.events import CompileEvent
+from stepscope.viewer.compiles.queries.guard_text import FailedGuard, failed_guards
+from stepscope.viewer.findings.evidence import grouped
+from stepscope.viewer.text.formats import plural
+
+_MOST_VALUES = 5
+_REQUEST = re.compile(r"\.?\s*Please (?:open|file|report) an issue\b.*")
+"""Request for reports of PyTorch's own bugs, which titles omit."""
+
+
+@dataclass(frozen=True)
+class GuardChange:
+    """The first failed guards of several recompiles that check the same expression."""
+
+    source: str
+    values: list[str]
+    """Values that the compiled code expected or that a call passed, each once, in the order of compiles."""
+    guard: str
+    """The last guard, as PyTorch writes it."""
+    recompiles: int
+
+    @property
+    def text(self) -> str:
+        """Return text like ``self.step changed (0, 1, 2, … 7)``, or the guard that failed if one value is known."""
+        if len(self.values) < 2:
+            return f"the guard {self.guard} failed"
+        if len(self.values) == 2:
+            return f"{self.source} changed from {self.values[0]} to {self.values[1]}"
+        shown = self.values
+        if len(shown) > _MOST_VALUES:
+            shown = [*shown[: _MOST_VALUES - 1], f"… {shown[-1]}"]
+        return f"{self.source} changed ({', '.join(shown)})"
+
+
+def reasons_of(events: Iterable[CompileEvent]) -> list[str]:
+    """Return the reason of each recompile as PyTorch writes it, without the compile whose guard failed."""
+    return [_REQUEST.sub("", event.cause.partition(": ")[2] or event.cause) for event in events]
+
+
+def guard_changes(events: Sequence[CompileEvent]) -> list[GuardChange]:
+    """Return the guards that failed first in the recompiles, the most frequent one first."""
+    first = [_first_guard(event, reason) for event, reason in zip(events, reasons_of(events), strict=True)]
+    changes = [_change(same) for same in grouped(first, lambda guard: guard.source)]
+    return sorted(changes, key=lambda change: -change.recompiles)
+
+
+def changes_text(changes: Sequence[GuardChange]) -> str:
+    """Return the most frequent change and the number of other guards; "" without changes."""
+    if not changes:
+        return ""
+    others = len(changes) - 1
+    return changes[0].text + (f", and {plural(others, 'other guard')} failed" if others else "")
+
+
+def _first_guard(event: CompileEvent, reason: str) -> FailedGuard:
+    return failed_guards(f"{event.compile_id}: {reason}")[0]
+
+
+def _change(guards: Sequence[FailedGuard]) -> GuardChange:
+    values = [value for guard in guards for value in (guard.expected, guard.actual) if value is not None]
+    return GuardChange(guards[-1].source, list(dict.fromkeys(values)), guards[-1].guard, len(guards))

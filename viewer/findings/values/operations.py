@@ -1,0 +1,140 @@
+"""Names what a launch computes: by the operator that matters in it, and by the line of the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from stepscope.viewer.graphs.rows import SiteRow, SourceLine
+from stepscope.viewer.text.formats import basename
+
+RISKY = {
+    "softmax": ("softmax", "cross_entropy"),
+    "div": ("/", "div", "mean", "normalize"),
+    "log": ("log", "cross_entropy"),
+    "exp": ("exp", "softmax", "sigmoid", "silu"),
+    "sqrt": ("sqrt", "norm"),
+    "norm": ("norm",),
+    "pow": ("**", "pow", "square"),
+    "reciprocal": ("reciprocal", "/"),
+    "acos": ("acos",),
+    "asin": ("asin",),
+}
+"""Operators that can make NaN or infinities, and their forms in the source of models."""
+_MATMULS = frozenset((
+    "mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "mv", "addmv", "int_mm", "scaled_mm", "bias_addmm",
+    "mm_plus_mm",
+))  # fmt: skip
+_PLAIN = {
+    "native_layer_norm": "layer_norm", "native_batch_norm": "batch_norm", "native_group_norm": "group_norm",
+    "native_dropout": "dropout", "to_copy": "conversion of the dtype", "safe_softmax": "softmax",
+    "nll_loss_forward": "nll_loss", "nll_loss2d_forward": "nll_loss",
+}  # fmt: skip
+"""Names that programs use for operators of ATen."""
+_LAYOUT = frozenset((
+    "alias", "arange", "as_strided", "cat", "clone", "constant_pad_nd", "convert_element_type", "copy", "detach",
+    "empty", "empty_like", "empty_strided", "eq", "expand", "fill", "full", "full_like", "ge", "gt", "iota", "le",
+    "lift_fresh_copy", "lt", "narrow", "ne", "new_empty", "new_zeros", "ones", "ones_like", "permute", "reshape",
+    "scalar_tensor", "select", "slice", "split", "split_with_sizes", "squeeze", "t", "to_copy", "transpose",
+    "unbind", "unsafe_view", "unsqueeze", "view", "where", "zeros", "zeros_like",
+))  # fmt: skip
+"""Operators that move, compare or choose elements and compute no new ones."""
+_DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
+_MOST_NAMED = 4
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def operators(site: SiteRow) -> list[str]:
+    """Return the operators of a launch, else its FX nodes, else its source nodes."""
+    return list(dict.fromkeys(site.aten or site.fx_nodes or site.source_nodes))
+
+
+def operation(site: SiteRow, *, infinite: bool = False, backward: bool = False) -> str:
+    """Return the operator of a launch that is most likely to have made NaN, as programs name it.
+
+    With `infinite`, it is the one most likely to have made infinities. In a `backward` graph, it is the operator of the
+    model whose gradient is computed, such as ``the backward of log``, if the line of the model shows it.
+    """
+    line = source_line(site, infinite=infinite)
+    if site.kind in ("cpp", "triton"):
+        name = _of_fused(site, line, infinite, backward)
+    else:
+        name = _plain((site.operator or site.kernel).removeprefix("torch.ops.").partition(".")[2] or site.kernel)
+    return f"the backward of {name}" if backward else name
+
+
+def place(source: SourceLine | None) -> str:
+    """Return `` (attention.py:3)``, or "" if the line is unknown."""
+    return f" ({basename(source.file)}:{source.line})" if source is not None else ""
+
+
+def fused(site: SiteRow) -> str:
+    """Return the operators that a launch computes, as in ``mul and add fused into one kernel``, or its operator."""
+    if site.kind not in ("cpp", "triton"):
+        return operation(site)
+    names = _computed([_plain(name.rpartition(".")[2]) for name in operators(site)])
+    if len(names) < 2:
+        return names[0] if names else "a fused kernel"
+    listed = names if len(names) <= _MOST_NAMED else [*names[: _MOST_NAMED - 1], f"{len(names) - _MOST_NAMED + 1} more"]
+    return f"{', '.join(listed[:-1])} and {listed[-1]} fused into one kernel"
+
+
+def places(site: SiteRow) -> str:
+    """Return the lines of the model that a launch computes, as in `` (a.py:3, a.py:4)``, or ""."""
+    found = list(dict.fromkeys(f"{basename(stack[-1].file)}:{stack[-1].line}" for stack in site.stacks if stack))
+    rest = [f"{len(found) - _MOST_NAMED} more"] if len(found) > _MOST_NAMED else []
+    return f" ({', '.join([*found[:_MOST_NAMED], *rest])})" if found else ""
+
+
+def source_line(site: SiteRow, *, infinite: bool = False) -> SourceLine | None:
+    """Return the line of the model that a launch computes, of several the one most likely to make NaN.
+
+    With `infinite`, a line that may make infinities counts instead, which softmax never does.
+    """
+    lines = [stack[-1] for stack in site.stacks if stack]
+    return max(lines, key=lambda line: len(_risks(line.code, [site.kernel], infinite)), default=None)
+
+
+def short_dtype(dtype: str) -> str:
+    return _DTYPES.get(dtype, dtype)
+
+
+def _of_fused(site: SiteRow, line: SourceLine | None, infinite: bool, backward: bool) -> str:
+    names = list(dict.fromkeys(_plain(name.rpartition(".")[2]) for name in operators(site)))
+    code = line.code.partition("#")[0] if line is not None else ""
+    if backward:
+        written = set(_WORD.findall(code))
+        forward = [name for name in RISKY if name in written] or (["div"] if "/" in code else [])
+        names = forward or names
+    risky = _risks(code, names, infinite) or [name for name in RISKY if any(name in one for one in names)]
+    if risky and not (infinite and risky == ["softmax"]):
+        return next((name for name in names if risky[0] in name), risky[0])
+    computed = _computed(names)
+    return computed[-1] if computed else "a fused kernel"
+
+
+def _computed(names: Sequence[str]) -> list[str]:
+    """Return the operators that compute new elements, or all if there are none."""
+    found = list(dict.fromkeys(names))
+    return [name for name in found if name not in _LAYOUT] or found
+
+
+def _plain(name: str) -> str:
+    bare = name.partition(".")[0].strip("_")
+    if bare in _MATMULS:
+        return "matmul"
+    if "scaled_dot_product" in bare:
+        return "scaled_dot_product_attention"
+    return _PLAIN.get(bare, bare)
+
+
+def _risks(code: str, names: Sequence[str], infinite: bool) -> list[str]:
+    """Return the risky operators among `names`, or in the name of a kernel, that the line of the model shows."""
+    code = code.partition("#")[0]
+    return [
+        risk
+        for risk, signs in RISKY.items()
+        if not (infinite and risk == "softmax")
+        and any(risk in name for name in names)
+        and any(sign in code for sign in signs)
+    ]
