@@ -171,6 +171,6 @@ def test_only_a_written_minus_infinity_is_a_mask(scripts: Scripts, tmp_path: Pat
     """
     found = record(scripts, tmp_path, body)
     assert [finding.title.partition(":")[0] for finding in found] == [
-        "+inf made in launch 0 (1st of 3 in step 0)",
-        "-inf made in launch 1 (2nd of 3 in step 0)",
+        "+inf made in launch 0 of step 0",
+        "-inf made in launch 1 of step 0",
     ]

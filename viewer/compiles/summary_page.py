@@ -38,7 +38,7 @@ class RecompilesPage:
     recompiles: Recompiles
     runs: list[RunRow]
     log: int | None
-    frame: str | None
+    only_frame: str | None
     """Id of the only frame that is shown; None if all are."""
 
 

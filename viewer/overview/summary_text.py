@@ -134,7 +134,8 @@ def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:
 
 
 def _launch(run: CrashRunRow) -> str:
-    return launch_text(run.launch, run.step, run.launch_in_step)
+    """Return the position of the launch in its step, because its number differs from run to run."""
+    return launch_text(None, run.step, run.launch_in_step)
 
 
 def _runs(facts: Overview) -> list[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
 from stepscope.viewer.findings import redaction_of
 from stepscope.viewer.findings import rules as rules_of_all_kinds
 from stepscope.viewer.findings.ranks.rank_divergence import WHAT
-from stepscope.viewer.redaction import proofs, rules
+from stepscope.viewer.overview.rows import ProofLink
+from stepscope.viewer.redaction import rules
 from stepscope.viewer.redaction.placeholders import Placeholders
 
 _PLACES = ("rank", "step", "graph", "launch")
@@ -28,7 +30,18 @@ def redacted(placeholders: Placeholders, finding: Mapping[str, Any]) -> dict[str
         "buffer": placeholders.optional(finding["buffer"], rules.NAME),
         "argument": placeholders.optional(finding["argument"], rules.NAME),
     }
-    return {**known, "title": _title(placeholders, finding, known)}
+    return {
+        **known,
+        "title": _title(placeholders, finding, known),
+        "proof": [said for line in finding["proof"] if (said := placeholders.sentence(line)) is not None],
+        "links": [_link(placeholders, link) for link in finding["links"]],
+    }
+
+
+def _link(placeholders: Placeholders, link: ProofLink | Mapping[str, str]) -> Any:
+    if isinstance(link, ProofLink):
+        return ProofLink(placeholders.sentence(link.text) or "open", placeholders.address(link.page))
+    return asdict(_link(placeholders, ProofLink(**link)))
 
 
 def _title(placeholders: Placeholders, finding: Mapping[str, Any], known: Mapping[str, Any]) -> str:
@@ -64,14 +77,6 @@ def _fact(placeholders: Placeholders, name: str, value: Any) -> Any:
     if name in rules.EVIDENCE_NAMES:
         return placeholders.text(value, rules.EVIDENCE_NAMES[name])
     if name in rules.EVIDENCE_SENTENCES:
-        return _described(placeholders, value)
+        return placeholders.described(value)
     proof = rules.EVIDENCE_TEXTS.get(name)
     return value if proof is not None and proof(value) else None
-
-
-def _described(placeholders: Placeholders, text: str) -> str | None:
-    """Return a text like ``buf3 NaN 4 of 8``, with a placeholder for a name that is not Inductor's, or None."""
-    name, space, content = text.partition(" ")
-    name, bracket, item = name.partition("[")
-    content = bracket + item + space + content
-    return placeholders.text(name, rules.NAME) + content if proofs.described(content) else None

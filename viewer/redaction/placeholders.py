@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from stepscope.viewer.redaction import own_words, proofs, rules
 from stepscope.viewer.redaction.proofs import words
 from stepscope.viewer.redaction.rules import Rule
+from stepscope.viewer.text.formats import basename
 from stepscope.viewer.web.addresses import slug, unslug
 
 _ENDING = re.compile(r"\.(?:py|cpp|cu|log|pt|ipynb|gz|zst|txt|so)(?::\d{1,7})?$")
@@ -19,6 +20,11 @@ _PAGES = words(
 _NAMED = {"kernels": rules.KERNEL, "buffers": rules.NAME, "compile": rules.COMPILE_ID}
 """Parts of addresses that a name follows."""
 _NUMBERS = words("log launch call site step record argument item rank snode left right")
+_ASIDE = re.compile(r"(.*) \(([^()]*)\)")
+"""A text with lines of the model, a kernel or a size behind it."""
+_LINE = re.compile(r"([^/:()]+):(\d{1,7})")
+_BETWEEN = re.compile(r"; (?!else )")
+_COUNTED = re.compile(r"\d[\d,]{0,20} ([a-z]{2,20})")
 _MOST_NESTED = 4
 _LONGEST_SENTENCE = 2000
 _IN_SENTENCES = (proofs.number, proofs.kernel, proofs.name, proofs.graph_label, proofs.symptom)
@@ -37,6 +43,14 @@ def _is_plain(name: str, text: str) -> bool:
 
 def _is_public(text: str) -> bool:
     return any(holds(text) for holds in _IN_SENTENCES)
+
+
+def _is_counted(text: str) -> bool:
+    """Return whether the text is a number of things that stepscope counts, such as ``3 launches``."""
+    found = _COUNTED.fullmatch(text)
+    return found is not None and not {found[1], found[1].removesuffix("s"), found[1].removesuffix("es")}.isdisjoint(
+        own_words.texts()
+    )
 
 
 class Placeholders:
@@ -74,15 +88,38 @@ class Placeholders:
         return None
 
     def _hole(self, text: str, nested: int) -> str:
-        if not text or _is_public(text):
+        if not text or _is_public(text) or _is_counted(text):
             return text
         said = self.sentence(text, nested) if nested < _MOST_NESTED else None
         if said is not None:
             return said
+        if (described := self.described(text)) is not None:
+            return described
+        if len(several := _BETWEEN.split(text)) > 1 and nested < _MOST_NESTED:
+            return "; ".join(self._hole(part, nested + 1) for part in several)
+        if (aside := _ASIDE.fullmatch(text)) is not None and nested < _MOST_NESTED:
+            inside = [self._aside(part, nested + 1) for part in aside[2].split(", ")]
+            return f"{self._hole(aside[1], nested + 1)} ({', '.join(inside)})"
         name, comma, rest = text.partition(", ")
         if comma and _is_public(name) and nested < _MOST_NESTED:
             return name + self._hole(comma + rest, nested + 1)
         return self.text(text, rules.NAME if text.isidentifier() else rules.TEXT)
+
+    def described(self, text: str) -> str | None:
+        """Return a text like ``buf3 NaN 4 of 8``, with a placeholder for a name that is not Inductor's, or None."""
+        name, space, content = text.partition(" ")
+        name, bracket, item = name.partition("[")
+        content = bracket + item + space + content
+        return self.text(name, rules.NAME) + content if proofs.described(content) else None
+
+    def _aside(self, text: str, nested: int) -> str:
+        line = _LINE.fullmatch(text)
+        return f"{self._file(line[1])}:{line[2]}" if line is not None else self._hole(text, nested)
+
+    def _file(self, name: str) -> str:
+        """Return the placeholder of a file without its folders: that of the file of this name which was seen first."""
+        known = (path for noun, path in self._known if noun == rules.FILE.noun and basename(path) == name)
+        return self.text(next(known, name), rules.FILE)
 
     def address(self, page: str) -> str:
         """Return an address with its names replaced as elsewhere; an unknown one becomes that of the first page."""

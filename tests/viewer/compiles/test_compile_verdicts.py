@@ -102,7 +102,7 @@ def test_the_limit_raises_with_fullgraph(opened: Opened) -> None:
     assert [row.status for row in list_compiles(trace)] == ["ok", "failed"]
     (finding,) = all_findings(trace)
     assert finding.kind == "recompile_limit"
-    assert finding.title == "forward (model.py:10) reached the recompile limit: the call raised at 0/1"
+    assert finding.title == "forward (model.py:10) reached the recompile limit at 0/1 and the call raised"
     page = Client(trace).get("/recompiles").text
     assert "The call raised at" in page
     assert "Uncompiled since" not in page
@@ -127,7 +127,10 @@ def test_the_reason_in_a_title_and_the_line_below_it_are_of_one_recompile(opened
         log.artifact("recompile_reasons", orjson.dumps([reason]), **compile_logs.ids(0, number))
         compile_logs.metrics(begun(log, compile_logs.FORWARD, number=number), 0, number)
     (finding,) = all_findings(opened(log))
-    assert finding.title == "2 recompiles of forward (model.py:10): GLOBAL_STATE changed: grad_mode, and 1 other reason"
+    assert (
+        finding.title
+        == "2 recompiles of forward (model.py:10): GLOBAL_STATE changed: grad_mode, and 1 other guard failed"
+    )
     assert finding.source is not None
     assert finding.source.line == 10
 
@@ -226,8 +229,8 @@ def test_what_is_the_same_on_each_rank_is_one_finding(opened: Opened) -> None:
     titles = {found.title: found.evidence.get("logs") for found in all_findings(opened(*logs))}
     assert titles == {
         "Compiling forward (model.py:10) failed in 3 logs: X: broken": 3,
-        "1 recompile of forward (model.py:10) in 2 logs: ___check_type_id(x, 140431514230176)": 2,
-        "1 recompile of forward (model.py:10): n == 1": None,
+        "1 recompile of forward (model.py:10) in 2 logs: the guard ___check_type_id(x, 140431514230176) failed": 2,
+        "1 recompile of forward (model.py:10): the guard n == 1 failed": None,
     }
 
 
@@ -241,12 +244,15 @@ def test_a_refused_compile_is_no_recompile_and_a_guard_names_its_line(opened: Op
     compile_logs.metrics(begun(log, compile_logs.FORWARD, number=1), 0, 1)
     limit = {"fail_type": "Unsupported", "fail_reason": "Dynamo recompile limit exceeded", "co_name": None}
     trace = opened(compile_logs.metrics(log, 0, 2, **limit))
-    reached, recompiled = all_findings(trace)
+    (reached,) = all_findings(trace)
     assert reached.kind == "recompile_limit"
-    assert recompiled.title == "1 recompile of forward (model.py:10): 1 <= x.size()[0]"
-    assert recompiled.source is not None
-    assert (recompiled.source.file, recompiled.source.line) == ("/src/model.py", 31)
-    assert recompiled.source.code == "if x.shape[0] > 1:"
+    assert reached.title.endswith(
+        " and runs uncompiled since: the guard 2 <= x.size()[0] failed, and 1 other guard failed"
+    )
+    assert (reached.evidence["recompiles"], reached.evidence["reasons"]) == (1, ["1 <= x.size()[0]"])
+    assert reached.source is not None
+    assert (reached.source.file, reached.source.line) == ("/src/model.py", 31)
+    assert reached.source.code == "if x.shape[0] > 1:"
     page = Client(trace).get("/recompiles.json").json()["recompiles"]
     assert (page["total_recompiles"], page["frames"][0]["recompiles"], len(page["frames"][0]["rows"])) == (1, 1, 2)
 

@@ -29,7 +29,7 @@ def test_between_two_calls(trace_of: Any, number: int, name: str) -> None:
     trace = trace_of(recorded(end=False, pid=PID), asked(BETWEEN, number))
     finding = only(trace)
     assert finding.severity == "info"
-    assert finding.title.startswith(f"Process {PID} was stopped by {name} after launch 16 (1st of 1 in step 3), ")
+    assert finding.title.startswith(f"Process {PID} was stopped by {name} after launch 16 of step 3, ")
     assert (finding.evidence["signal"], finding.evidence["symptom"]) == (name, None)
 
 
@@ -46,14 +46,14 @@ def test_a_word_that_names_no_such_signal(trace_of: Any, number: int, severity: 
 def test_within_a_launch(trace_of: Any) -> None:
     finding = only(trace_of(recorded(end=False, pid=PID), asked(WITHIN, 15)))
     assert (finding.severity, finding.evidence["launch_returned"]) == ("info", False)
-    assert finding.title.startswith(f"Process {PID} was stopped by SIGTERM in launch 17 (2nd of 2 in step 3), ")
+    assert finding.title.startswith(f"Process {PID} was stopped by SIGTERM in launch 17 of step 3, ")
 
 
 def test_a_launch_that_had_hung_is_told_as_without_the_signal(trace_of: Any) -> None:
     finding = only(trace_of(recorded(end=False, pid=PID), asked(WITHIN, 15, after_ns=60 * 10**9)))
     assert (finding.severity, finding.title) == (
         "critical",
-        f"Process {PID} died in launch 17 (2nd of 2 in step 3), cpp_fused_relu_0",
+        f"Process {PID} died in launch 17 of step 3, cpp_fused_relu_0",
     )
 
 

@@ -129,7 +129,7 @@ IN_STEP_THREE = ring_call(30, 3, [(0, START_NS + 100, START_NS + 200), (1, START
 def test_the_launch_that_the_ring_names(trace_of: Any) -> None:
     log = recorded(end=False, pid=PID).record(process_end())
     finding = only(trace_of(log, ring([IN_STEP_THREE])))
-    assert finding.title == f"Process {PID} was killed by SIGSEGV in launch 17 (2nd of 2 in step 3), cpp_fused_relu_0"
+    assert finding.title == f"Process {PID} was killed by SIGSEGV in launch 17 of step 3, cpp_fused_relu_0"
     assert (finding.severity, finding.step, finding.kernel) == ("critical", 3, "cpp_fused_relu_0")
     evidence = finding.evidence
     assert (evidence["signal"], evidence["symptom"], evidence["has_ring"]) == ("SIGSEGV", "SIGSEGV", True)
@@ -146,7 +146,7 @@ def test_the_launch_that_the_ring_names(trace_of: Any) -> None:
 def test_a_process_that_died_between_launches(trace_of: Any) -> None:
     block = ring_call(30, 3, [(0, START_NS + 100, START_NS + 200)])
     finding = only(trace_of(recorded(end=False, pid=PID), ring([block])))
-    assert finding.title == f"Process {PID} died after launch 16 (1st of 1 in step 3), extern_kernels.mm"
+    assert finding.title == f"Process {PID} died after launch 16 of step 3, extern_kernels.mm"
     assert finding.evidence["launch_returned"] is True
     no_launch_is_blamed(finding, "extern_kernels.mm")
 
@@ -232,7 +232,7 @@ def test_what_was_in_flight_on_the_device(trace_of: Any) -> None:
     trace = trace_of(on_device(error), device_ring(1))
     finding = only(trace)
     assert finding.title == (
-        f"{ILLEGAL} at launch 4 (2nd of 3 in step 1), triton_leaves, the first of 2 in flight on the device, "
+        f"{ILLEGAL} at launch 4 of step 1, triton_leaves, the first of 2 in flight on the device, "
         "up to launch 5, triton_made"
     )
     evidence = finding.evidence
@@ -255,7 +255,7 @@ def test_what_was_in_flight_on_the_device(trace_of: Any) -> None:
 
 def test_one_launch_in_flight_is_the_one(trace_of: Any) -> None:
     finding = only(trace_of(on_device(), device_ring(2)))
-    assert finding.title == f"{ILLEGAL} at launch 5 (3rd of 3 in step 1), triton_made, in flight on the device"
+    assert finding.title == f"{ILLEGAL} at launch 5 of step 1, triton_made, in flight on the device"
     assert finding.evidence["inside"] == "according to its source, every index stays within its storage"
 
 
@@ -323,7 +323,7 @@ def test_an_exception_that_left_a_launch(trace_of: Any) -> None:
         (finding,) = all_findings(trace_of(log))
         assert (finding.kind, finding.severity) == (kind, severity)
         if kind == "crash":
-            assert finding.title == "RuntimeError: shape in launch 18 (3rd of 4 in step 3), true_graph_0"
+            assert finding.title == "RuntimeError: shape in launch 18 of step 3, true_graph_0"
 
 
 def test_other_ways_to_end(trace_of: Any) -> None:

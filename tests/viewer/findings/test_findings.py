@@ -76,8 +76,11 @@ def test_recompiles_of_a_frame_are_one_finding(opened: Open) -> None:
     trace = opened(log)
     finding = only(trace)
     assert (finding.kind, finding.severity) == ("recompile", "info")
-    assert finding.title == "2 recompiles of forward (model.py:10): n == 'b', and 1 other reason"
-    assert finding.evidence == {"recompiles": 2, "compile_ids": ["0/1", "0/2"], "reasons": ["n == 'a'", "n == 'b'"]}
+    assert finding.title == "2 recompiles of forward (model.py:10): n changed from 'a' to 'b'"
+    assert finding.evidence == {
+        "recompiles": 2, "compile_ids": ["0/1", "0/2"], "reasons": ["n == 'a'", "n == 'b'"], "values": ["'a'", "'b'"],
+        "in_steps": [],
+    }  # fmt: skip
     assert finding.page == "/compile/0_2?log=0"
     assert finding.source is not None
     assert (finding.source.file, finding.source.line, finding.source.code) == ("/src/model.py", 24, "return x * n")
@@ -103,7 +106,7 @@ def test_recompile_limit(opened: Open) -> None:
     trace = opened(log)
     finding = only(trace)
     assert (finding.kind, finding.severity) == ("recompile_limit", "warning")
-    assert finding.title == "forward (model.py:10) reached the recompile limit (8): it has run uncompiled since 0/1"
+    assert finding.title == "forward (model.py:10) reached the recompile limit (8) at 0/1 and runs uncompiled since"
     assert finding.evidence["limit"] == 8
     assert {row.compile_id: row.status for row in list_compiles(trace)} == {"0/0": "ok", "0/1": "fallback"}
 
@@ -249,9 +252,7 @@ def test_what_was_not_recorded(opened: Open) -> None:
 def test_a_log_without_its_end_is_a_crash(opened: Open) -> None:
     finding = only(opened(recorded(end=False, pid=2**22 + 5)))
     assert (finding.kind, finding.severity) == ("crash", "critical")
-    assert finding.title.startswith(
-        "The log has no end record: process 4194309 ended after launch 15 (4th of 4 in step 2), "
-    )
+    assert finding.title.startswith("The log has no end record: process 4194309 ended after launch 15 of step 2, ")
     assert finding.page == "/steps/2?log=0&launch=15"
     assert finding.evidence["launches"] == 16
 
@@ -263,7 +264,7 @@ def test_the_launch_that_did_not_return_is_named(opened: Open) -> None:
     ended = Calls(**{**inner, "launches": [2], "state": ["raised"]})
     log.record(replace(batch, calls=ended, site=[0, 1], start_ns=batch.start_ns[1:3], end_ns=[batch.end_ns[1], -1]))
     finding = only(opened(log))
-    assert finding.title.endswith("ended in launch 5 (2nd of 2 in step 1), cpp_fused_relu_0")
+    assert finding.title.endswith("ended in launch 5 of step 1, cpp_fused_relu_0")
     assert finding.evidence["launch_returned"] is False
 
 

@@ -37,9 +37,10 @@ def growth_in(trace: Trace) -> list[Finding]:
 def test_growth_of_a_run_that_was_killed(opened: Open) -> None:
     trace = opened(training(6, keep=99, end=False))
     (finding,) = growth_in(trace)
-    assert finding.title == (
-        "Memory grows by 64 B per step: buf2 of 0/0 forward is still alive from each of the last 5 steps"
+    assert (
+        finding.title == "Memory grows by 64 B per step: buf2 of 0/0 forward (model.py:12) stays alive after each step"
     )
+    assert finding.proof == ["5 storages of steps 0 to 4 were still alive at the end, 320 B together"]
     assert (finding.evidence["holders"], finding.evidence["freed_by_collection"]) == ([], None)
     assert (finding.evidence["storage_bytes"], finding.evidence["last_step"]) == (5 * 64, 4)
     assert summary(trace)["memory"]["growth_bytes_per_step"] == 64

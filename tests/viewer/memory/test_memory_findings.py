@@ -46,10 +46,8 @@ def test_a_storage_that_is_not_freed(opened: Open) -> None:
     (finding,) = all_findings(opened(training(3).record(mismatch())))
     named = (finding.kind, finding.severity, finding.graph, finding.buffer)
     assert named == ("lifetime_mismatch", "warning", 0, "buf0")
-    assert finding.title == (
-        "buf0 (512 B) of 0/0 forward was not freed: expected to be freed after cpp_fused_relu_0 (op1), alive after the "
-        "call; held by list of 3 in keep of __main__"
-    )
+    assert finding.title == "buf0 (512 B) of 0/0 forward was not freed; held by list of 3 in keep of __main__"
+    assert finding.proof == ["expected to be freed after cpp_fused_relu_0 (op1), alive after the call"]
     assert finding.evidence["storage_bytes"] == 512
     assert finding.evidence["expected_snode"] == "op1"
     assert finding.source is not None
@@ -105,7 +103,7 @@ def test_words_of_mismatches(
 ) -> None:
     trace = opened(training(1).record(mismatch(kind, "buf9", storage, expected, actual)))
     (finding,) = found(trace, "lifetime_mismatch")
-    assert words in finding.title
+    assert words in f"{finding.title.partition('; ')[0]}: {finding.proof[0]}"
     (row,) = lifetime_mismatches(trace, 0)
     assert row.snode_indices == [1 if kind == "missing_allocation" else 0]
     assert lifetime_mismatches(trace, 1) == []
@@ -191,9 +189,12 @@ def test_growth(opened: Open) -> None:
     (finding,) = all_findings(trace)
     assert (finding.kind, finding.severity, finding.graph, finding.buffer) == ("growth", "warning", 0, "buf2")
     assert finding.title == (
-        "Memory grows by 64 B per step: buf2 of 0/0 forward is still alive from each of the last 4 steps; held by list "
-        "of 4 in keep of __main__; a garbage collection does not free it"
+        "Memory grows by 64 B per step: buf2 of 0/0 forward (model.py:12) stays alive after each step "
+        "and is held by list of 4 in keep of __main__"
     )
+    (line,) = finding.proof
+    assert line.startswith("4 storages of steps 0 to 3 were still alive at the end, 256 B together; ")
+    assert line.endswith("a garbage collection does not free them")
     assert finding.evidence["bytes_per_step"] == 64
     assert finding.evidence["storage_bytes"] == 256
     assert (finding.evidence["first_step"], finding.evidence["last_step"]) == (0, 3)
@@ -206,7 +207,7 @@ def test_growth(opened: Open) -> None:
 def test_growth_that_a_collection_frees(opened: Open) -> None:
     (finding,) = all_findings(opened(training(5, keep=99).record(growth(losses(range(4)), freed=True))))
     assert finding.evidence["freed_by_collection"] is True
-    assert "a reference cycle retains it" in finding.title
+    assert "a reference cycle holds them" in finding.proof[0]
 
 
 def test_nothing_left_behind_is_no_growth_and_known(opened: Open) -> None:
@@ -264,8 +265,10 @@ def leaking(holders: Sequence[Sequence[str]], least: int = 64) -> LogBuilder:
 def test_one_leak_of_several_buffers_is_one_finding(opened: Open) -> None:
     keep, memo = ["list of 5 in keep of __main__"], ["dict of 5 in memo of __main__"]
     first, second = found(opened(leaking([keep, memo, keep])), "growth")
-    assert first.title.startswith("Memory grows by 320 B per step: buf2, buf0 of 0/0 forward are still alive from")
-    assert first.title.endswith("list of 5 in keep of __main__; a garbage collection does not free it")
+    assert first.title.startswith(
+        "Memory grows by 320 B per step: buf2, buf0 of 0/0 forward (model.py:10) stay alive after each step and are held"
+    )
+    assert first.title.endswith("list of 5 in keep of __main__")
     assert (first.buffer, first.evidence["storage_bytes"], first.evidence["storages"]) == ("buf2", 4 * 320, 8)
     assert [(row["buffer"], row["bytes_per_step"]) for row in first.evidence["buffers"]] == [
         ("buf2", 256),
@@ -282,9 +285,9 @@ def test_one_leak_of_several_buffers_is_one_mismatch(opened: Open) -> None:
     log.record(step_mismatch(buffer="buf1", call=0)).record(step_mismatch(buffer="buf3", call=0, line=80))
     first, second = found(opened(log), "lifetime_mismatch")
     assert first.title == (
-        "buf0, buf1, buf2 (448 B) of 0/0 forward were not freed (5 times): alive after the call; held by "
-        "list of 3 in keep of __main__"
+        "buf0, buf1, buf2 (448 B) of 0/0 forward were not freed (5 times); held by list of 3 in keep of __main__"
     )
+    assert first.proof == ["alive after the call"]
     assert first.evidence["storage_bytes"] == 64 + 128 + 256
     assert [row["buffer"] for row in first.evidence["buffers"]] == ["buf0", "buf1", "buf2"]
     assert first.evidence["checked_at"] == ["/cache/ab/cab.py:77"]
@@ -317,7 +320,7 @@ def recompiled(compile_ids: Sequence[str]) -> LogBuilder:
 def test_a_frame_that_is_compiled_anew_in_each_step_grows(opened: Open) -> None:
     (finding,) = found(opened(recompiled([f"0/{n}" for n in range(5)])), "growth")
     assert finding.evidence["bytes_per_step"] == 64
-    assert "each of the last 4 steps; held by list of 5 in keep of __main__" in finding.title
+    assert "stays alive after each step and is held by list of 5 in keep of __main__" in finding.title
     assert finding.graph == 3
 
 

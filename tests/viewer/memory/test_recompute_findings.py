@@ -22,10 +22,8 @@ def test_a_mismatch_of_the_reordering(opened: Open) -> None:
     trace = opened(log)
     (finding,) = all_findings(trace)
     assert (finding.kind, finding.severity) == ("recompute_mismatch", "warning")
-    assert finding.title.endswith(
-        "(2 times): moving op1 (aten.mm) past op2 (aten.relu); peak and candidate differ; "
-        "peak 1.1 kB (+100 B) at op1, 1 of 3"
-    )
+    assert finding.title.endswith("(2 times): peak 1.1 kB (+100 B) at op1, 1 of 3")
+    assert finding.proof == ["moving op1 (aten.mm) past op2 (aten.relu); peak and candidate differ"]
     proof = finding.evidence
     assert (proof["peak_snode"], proof["peak_index"], proof["snodes"]) == ("op1", 1, 3)
     assert proof["swapped"] == [
@@ -57,8 +55,9 @@ def test_mismatches_of_two_compiles_are_two_findings(opened: Open) -> None:
         (0, "0/0", 2),
         (1, "0/1", 1),
     ]
-    assert " of 0/0 forward are wrong (2 times): moving op1 " in first.title
-    assert " of 0/0 backward are wrong: moving op1 " in second.title
+    assert " of 0/0 forward are wrong (2 times): peak " in first.title
+    assert " of 0/0 backward are wrong: peak " in second.title
+    assert first.proof[0].startswith("moving op1 ")
 
 
 def test_graphs_and_subgraphs_of_one_compile_have_mismatches_of_their_own(opened: Open) -> None:
@@ -88,7 +87,8 @@ def test_a_mismatch_of_an_older_log_names_the_peak_all_the_same(opened: Open) ->
         del payload[name]
     trace = opened(training(1).artifact("stepscope_recompute_mismatch", orjson.dumps(payload)))
     (finding,) = all_findings(trace)
-    assert finding.title.endswith("moving op1 past op2; peak and candidate differ; peak 1.1 kB (+100 B) at op1, 1 of 3")
+    assert finding.title.endswith("peak 1.1 kB (+100 B) at op1, 1 of 3")
+    assert finding.proof == ["moving op1 past op2; peak and candidate differ"]
     detail = recompute_detail(trace, 0)
     assert detail is not None
     assert (detail.differs, detail.last_uses, detail.carried_alloc_bytes) == ([1], [], [])

@@ -96,7 +96,7 @@ def test_the_page_of_problems_knows_a_recorded_trace_without_an_end(opened: Open
 
 def test_text_of_a_run_with_findings_and_damage(opened: Open) -> None:
     text = summary_text(opened(recorded(end=False).data + b"noise\n"))
-    assert text.startswith("✖ The log has no end record: process 4711 ended after launch 15 (4th of 4 in step 2)")
+    assert text.startswith("✖ The log has no end record: process 4711 ended after launch 15 of step 2")
     assert "Damage\n  1 not_a_record: a line is not a record of a TORCH_TRACE log\n" in text
 
 

@@ -19,7 +19,7 @@ from stepscope.viewer.graphs.page import GraphPage
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory import rows as memory_rows
 from stepscope.viewer.memory.report import ReportedMemory
-from stepscope.viewer.overview.rows import Finding, StepRow
+from stepscope.viewer.overview.rows import Finding, ProofLink, StepRow
 from stepscope.viewer.problems.page import ProblemsPage
 from stepscope.viewer.ranks.page import RankDifferencePage, RanksPage
 from stepscope.viewer.redaction import own_words, proofs, rules
@@ -177,12 +177,17 @@ def test_guard_values_are_no_numbers_of_ours() -> None:
 
 
 def test_measured_sentences_stay_and_names_in_them_do_not() -> None:
-    title = "NaN made in launch 61 (4th of 29 in step 2): extern_kernels.mm, output customer_weights"
+    title = "fp16 overflow in matmul (customer.py:3) becomes NaN in softmax (customer.py:5), step 2"
+    proof = ["the output of matmul is customer_weights NaN 4 of 8, first at [0, 1]", "customer data"]
+    links = [ProofLink("open launch 61", "/steps/2?log=0&launch=61"), ProofLink("open customer", "/customer")]
     evidence = {
         "in": ["customer_weights NaN 4 of 8, first at [0, 1]", "buf1 finite, largest 3 (float32 limit 3.40282e+38)"]
     }
-    shown = Redactor().redact(Finding("nonfinite", "critical", title, "", evidence, "/steps/2?log=0&launch=4"))
-    assert shown.title == "NaN made in launch 61 (4th of 29 in step 2): extern_kernels.mm, output name_1"
+    given = Finding("nonfinite", "critical", title, "", evidence, "/steps/2?log=0&launch=4", proof=proof, links=links)
+    shown = Redactor().redact(given)
+    assert shown.title == "fp16 overflow in matmul (file_1.py:3) becomes NaN in softmax (file_1.py:5), step 2"
+    assert shown.proof == ["the output of matmul is name_1 NaN 4 of 8, first at [0, 1]"]
+    assert shown.links == [ProofLink("open launch 61", "/steps/2?log=0&launch=61"), ProofLink("open", "/")]
     assert shown.evidence["in"] == ["name_1 NaN 4 of 8, first at [0, 1]", evidence["in"][1]]
 
 

@@ -25,7 +25,7 @@ class TestWhatIsNotKnown:
         log.call(program, buf0=Stat(skipped="a filter left it out"), buf1=NAN)
         finding = only(opened, log)
         proof = finding.evidence
-        assert finding.title == "NaN first seen in launch 1 (2nd of 3 in step 0): cpp_fused__softmax_0, output buf1"
+        assert finding.title == "NaN first seen in the output of softmax (model.py:11), step 0"
         assert (finding.severity, proof["origin"], proof["chain"][-1]["what"]) == ("critical", "not known", "NaN")
         assert proof["in"] == ["buf0 not read (a filter left it out)"]
         assert (proof["certain"], proof["finite"]) == (False, "finite as far as was read")
@@ -53,7 +53,7 @@ class TestWhatIsNotKnown:
         log = ValueLog(program)
         log.call(program, buf1=NAN, buf2=ALL_NAN)
         finding = only(opened, log)
-        assert finding.title == "NaN first seen in launch 2 (3rd of 3 in step 0): extern_kernels.bmm, input buf1"
+        assert finding.title == "NaN first seen in input buf1 of matmul (model.py:12), step 0"
         assert (finding.evidence["origin"], finding.evidence["certain"]) == ("not known", False)
 
     def test_what_shows_after_a_nan_may_be_its_effect(self, opened: Open) -> None:
@@ -73,14 +73,14 @@ class TestWhatIsNotKnown:
         log = ValueLog(program)
         log.call(program, primals_1=Stat(skipped="a filter left it out"), buf0=written)
         finding = only(opened, log)
-        assert finding.title.startswith(f"{sign} first seen in launch 0 (1st of 1 in step 0)")
+        assert finding.title.startswith(f"{sign} first seen in the output of matmul (model.py:10), step 0")
         assert finding.severity == severity
 
     @pytest.mark.parametrize(
         ("given", "title"),
         [
-            (NAN, "NaN entered with argument arg0 of graph 0/0 forward: no recorded launch uses it"),
-            (FINE, "NaN first seen in launch 0 (1st of 1 in step 0): aoti_torch_cpu_mm_out, output buf0"),
+            (NAN, "NaN came in with argument arg0 of graph 0/0 forward, step 0: no recorded launch uses it"),
+            (FINE, "NaN first seen in the output of matmul (aoti_torch_cpu_mm_out), step 0"),
         ],
     )
     def test_operands_that_the_record_leaves_out(self, opened: Open, given: Stat, title: str) -> None:

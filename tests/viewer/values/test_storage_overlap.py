@@ -131,7 +131,7 @@ def test_a_kernel_that_overwrites_what_it_reads(opened: Open, code: str) -> None
     kind: LaunchKind = "triton" if "triton" in code else "cpp"
     (finding,) = found(opened, code, pair(), kind)
     assert (finding.severity, finding.kernel, finding.argument, finding.step) == ("critical", "k", "x", 0)
-    assert finding.title == "k overwrites what it reads: output x shares memory with input x"
+    assert finding.title == "x is overwritten while it is still read, by a fused kernel"
     assert len(finding.evidence["read_at"]) == 1
     assert any(number in finding.evidence["read_at"][0] for number in ("63", "24", "112"))
     assert finding.evidence["why"] == "one loop nest reads what it overwrites"
@@ -159,7 +159,7 @@ def test_one_argument_that_is_read_and_written(opened: Open) -> None:
     code = cpp(vector(FLIPPED, SAME)).replace("out_ptr0", "in_out_ptr0")
     argument = Argument("x", "inout", "x", "in_out_ptr0")
     (finding,) = found(opened, code, [argument])
-    assert finding.title == "k overwrites what it reads: x is read and written"
+    assert finding.title == "x is overwritten while it is still read, by a fused kernel"
     assert found(opened, code.replace(FLIPPED, SAME), [argument]) == []
     assert found(opened, "nothing", [argument]) == []
 

@@ -20,7 +20,7 @@ class TestUninitialised:
         log.call(program, 1)
         (finding,) = all_findings(opened(log.end()))
         assert (finding.kind, finding.severity, finding.buffer) == ("uninitialised_read", "critical", "buf0")
-        assert finding.title == "Uninitialised memory is read in launch 0 (1st of 2 in step 0): a, input buf0"
+        assert finding.title == "a (model.py:10) reads uninitialised memory: buf0"
         assert (finding.evidence["launches"], finding.evidence["sites"]) == (4, 2)
 
     def test_what_is_none(self, opened: Open) -> None:

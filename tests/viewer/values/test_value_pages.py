@@ -217,7 +217,7 @@ def test_evidence_of_a_finding_is_said_in_a_line(trace: Trace) -> None:
     shown = replace(overview(trace), findings=[finding])
     template = render.environment().get_template("overview/page.html")
     html = template.render(overview=shown, frame=frame(shown.counts), section="Overview", import_map="")
-    assert "buf16 finite · &lt;b&gt;" in html
+    assert "<li>buf16 finite</li><li>&lt;b&gt;</li>" in html
     assert "NaN 4,992 of 8,192" in html
     assert "Nothing inside can be seen." in html
     assert html.count("Nothing inside") == 1

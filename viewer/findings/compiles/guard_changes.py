@@ -31,7 +31,7 @@ class GuardChange:
     def text(self) -> str:
         """Return text like ``self.step changed (0, 1, 2, … 7)``, or the guard that failed if one value is known."""
         if len(self.values) < 2:
-            return f"the guard {self.guard} failed"
+            return self.guard if ": " in self.guard else f"the guard {self.guard} failed"
         if len(self.values) == 2:
             return f"{self.source} changed from {self.values[0]} to {self.values[1]}"
         shown = self.values
@@ -46,10 +46,10 @@ def reasons_of(events: Iterable[CompileEvent]) -> list[str]:
 
 
 def guard_changes(events: Sequence[CompileEvent]) -> list[GuardChange]:
-    """Return the guards that failed first in the recompiles, the most frequent one first."""
+    """Return the guards that failed first in the recompiles, the most frequent one first, of equal ones the last."""
     first = [_first_guard(event, reason) for event, reason in zip(events, reasons_of(events), strict=True)]
     changes = [_change(same) for same in grouped(first, lambda guard: guard.source)]
-    return sorted(changes, key=lambda change: -change.recompiles)
+    return sorted(reversed(changes), key=lambda change: -change.recompiles)
 
 
 def changes_text(changes: Sequence[GuardChange]) -> str:

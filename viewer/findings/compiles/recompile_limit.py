@@ -82,7 +82,7 @@ def _finding(trace: Trace, group: list[CompileEvent], recompiles: list[CompileEv
         proof=_proof(trace, done),
         links=[ProofLink(f"open compile {first.compile_id}", compile_page(first.log, first.compile_id))],
         step=step,
-        **place_of(first) | {"page": recompiles_page(first)},
+        **place_of(first) | {"page": recompiles_page(first), "source": (done or [first])[-1].source},
     )
 
 

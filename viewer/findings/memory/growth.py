@@ -88,10 +88,7 @@ def _finding(trace: Trace, rows: Sequence[GrowthRow], rank: int | None, peak_byt
     return Finding(
         kind="growth",
         severity=_severity(grows, peak_bytes),
-        title=(
-            f"Memory grows by {format_bytes(grows)} per step: {_names(trace, rows)}{_made_at(rows)} "
-            f"{'stay' if len(rows) > 1 else 'stays'} alive after each step{_held(row)}"
-        ),
+        title=_title(trace, rows),
         rule=rule_of(__doc__),
         evidence={
             "bytes_per_step": grows,
@@ -114,14 +111,20 @@ def _finding(trace: Trace, rows: Sequence[GrowthRow], rank: int | None, peak_byt
     )
 
 
+def _title(trace: Trace, rows: Sequence[GrowthRow]) -> str:
+    grows, buffers = format_bytes(_per_step(rows)), f"{_names(trace, rows)}{_made_at(rows)}"
+    holder = rows[0].holders[0] if rows[0].holders else None
+    if len(rows) > 1:
+        held = f" and are held by {holder}" if holder else ""
+        return f"Memory grows by {grows} per step: {buffers} stay alive after each step{held}"
+    held = f" and is held by {holder}" if holder else ""
+    return f"Memory grows by {grows} per step: {buffers} stays alive after each step{held}"
+
+
 def _made_at(rows: Sequence[GrowthRow]) -> str:
     """Return the line of the model that made the buffers, as in `` (train.py:12)``, if it is the same for all."""
     lines = {f"{basename(row.source.file)}:{row.source.line}" for row in rows if row.source is not None}
     return f" ({lines.pop()})" if len(lines) == 1 else ""
-
-
-def _held(row: GrowthRow) -> str:
-    return f", held by {row.holders[0]}" if row.holders else ""
 
 
 def _proof(rows: Sequence[GrowthRow], steps: int) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stepscope.viewer.findings.values import describe as text
-from stepscope.viewer.findings.values.operations import operation, operators, place, short_dtype, source_line
-from stepscope.viewer.findings.values.origins import Case, Hop, Tracer, bad_inputs, nan_rows
+from stepscope.viewer.findings.values.operations import operation, operators, overflows, place, short_dtype, source_line
+from stepscope.viewer.findings.values.origins import Case, Hop, Origin, Tracer, bad_inputs, nan_rows
 from stepscope.viewer.graphs.queries.graphs import graph_label
 from stepscope.viewer.graphs.rows import GraphRow
 from stepscope.viewer.overview.rows import ProofLink
@@ -14,8 +14,6 @@ from stepscope.viewer.text.formats import steps_text
 from stepscope.viewer.values.queries.values import LIMITS
 from stepscope.viewer.web.addresses import slug
 
-_INTENDED = ("log", "div", "reciprocal", "rsqrt", "sqrt", "the backward of")
-"""Operations whose infinities do not show that a result was too large."""
 _MOST_READ = 2
 
 
@@ -30,19 +28,21 @@ class Told:
     def title(self) -> str:
         """Return the cause, then the effect: ``fp16 overflow in matmul (a.py:3) becomes NaN in softmax (a.py:5)``."""
         case, hop = self.case, self.case.hop
-        written, name = hop.row.moment == "after", text.label(hop.argument)
-        rows = nan_rows(hop.flow) if case.is_nan and written else [hop.row]
-        words, at = text.what(rows), self._operation(hop)
-        steps = f", {steps_text(sorted(case.steps))}" if case.steps else ""
+        written, name, op, at = hop.row.moment == "after", text.label(hop.argument), self._name(hop), self._at(hop)
+        words = text.what(nan_rows(hop.flow) if case.is_nan and written else [hop.row])
+        steps = steps_text(sorted(case.steps) or [hop.flow.step])
         if case.how == "came in":
-            return f"{words} came in with {_given(name)} {name} of {self._graph()}{steps}: {self._first_use(at)}"
+            first_use = "no recorded launch uses it" if hop.argument.argument < 0 else f"first used in {op}{at}"
+            return f"{words} came in with {_given(name)} {name} of {self._graph()}, {steps}: {first_use}"
         if not written:
-            return f"{words} first seen in input {name} of {at}{steps}"
+            return f"{words} first seen in input {name} of {op}{at}, {steps}"
         if case.how == "not known":
-            return f"{words} first seen in the output of {at}{steps}{self._before()}"
+            return f"{words} first seen in the output of {op}{at}, {steps}{self._before()}"
         if case.grown_from is not None:
-            return f"{self._cause(case.grown_from.first)} {words} in {at}{steps}"
-        return f"{_overflow(hop)} in {at}{steps}" if self._is_overflow(hop) else f"{words} made in {at}{steps}"
+            return self._grown(case.grown_from, f"{op}{at}", steps)
+        if self._is_overflow(hop):
+            return f"{short_dtype(hop.row.dtype)} overflow in {op}{at}, {steps}"
+        return f"{words} is made in {op}{at}, {steps}"
 
     def proof(self) -> list[str]:
         """Return what the first launch read and wrote, or what the first and the last launch wrote."""
@@ -52,7 +52,7 @@ class Told:
         if grown is not None:
             return [self._wrote(grown.first), self._wrote(hop)]
         read = "; ".join(text.read(hop.flow.inputs)[:_MOST_READ])
-        return [f"{self._name(hop)} read {read}"] * bool(read) + [self._wrote(hop)]
+        return [*([f"the inputs of {self._name(hop)} are {read}"] if read else []), self._wrote(hop)]
 
     def links(self) -> list[ProofLink]:
         hop, grown = self.case.hop, self.case.grown_from
@@ -65,17 +65,18 @@ class Told:
             found.append(ProofLink(f"open {hop.argument.buffer}", page))
         return found
 
-    def _cause(self, first: Hop) -> str:
-        """Return the start of a sentence about an infinity: ``fp16 overflow in matmul (a.py:3) becomes``."""
-        words, at = text.what([first.row]), self._operation(first, infinite=True)
+    def _grown(self, grown: Origin, where: str, steps: str) -> str:
+        """Return the title of a NaN in `where` that an infinity caused."""
+        first = grown.first
+        words, name, op, at = text.what([first.row]), text.label(first.argument), self._name(first), self._at(first)
         becomes = "become" if " and " in words else "becomes"
-        if first.row.moment == "before" and self.case.grown_from and self.case.grown_from.how == "came in":
-            return f"{words} that came in with {text.label(first.argument)} {becomes}"
+        if first.row.moment == "before" and grown.how == "came in":
+            return f"{words} that came in with {name} {becomes} NaN in {where}, {steps}"
         if first.row.moment == "before":
-            return f"{words} in input {text.label(first.argument)} of {at} {becomes}"
+            return f"{words} in input {name} of {op}{at} {becomes} NaN in {where}, {steps}"
         if self._is_overflow(first):
-            return f"{_overflow(first)} in {at} becomes"
-        return f"{words} from {at} {becomes}"
+            return f"{short_dtype(first.row.dtype)} overflow in {op}{at} becomes NaN in {where}, {steps}"
+        return f"{words} from {op}{at} {becomes} NaN in {where}, {steps}"
 
     def _before(self) -> str:
         """Return the infinity that a launch whose inputs were not all read had among them."""
@@ -87,30 +88,35 @@ class Told:
     def _is_overflow(self, hop: Hop) -> bool:
         """Return whether finite inputs gave an infinity that only means that the dtype ends."""
         made = hop.row.moment == "after" and text.is_infinite(hop.row) and not bad_inputs(hop.flow, text.is_bad)
-        name = operation(self.tracer.site(hop.flow.site), infinite=True, backward=self._is_backward(hop))
-        return made and hop.row.dtype in LIMITS and not name.startswith(_INTENDED) and not self.tracer.unread(hop.flow)
+        can = overflows(operation(self.tracer.site(hop.flow.site), infinite=True, backward=self._is_backward(hop)))
+        return made and can and hop.row.dtype in LIMITS and not self.tracer.unread(hop.flow)
 
     def _wrote(self, hop: Hop) -> str:
-        """Return a line such as ``softmax wrote buf4 NaN 118 of 8,192, first at [0, 0, 0, 6]; …``."""
+        """Return a line such as ``the output of softmax (in a kernel of 11 operators) is buf4 NaN 118 of 8,192, …``."""
+        site, described = self.tracer.site(hop.flow.site), text.describe(text.label(hop.argument), hop.row)
         if hop.row.moment == "before":
-            return f"{self._name(hop)} read {text.describe(text.label(hop.argument), hop.row)}"
-        line = f"{self._name(hop)} wrote {text.describe(text.label(hop.argument), hop.row)}"
-        if not bad_inputs(hop.flow, text.is_bad):
-            sizes = [row.largest for one in hop.flow.inputs for row in one.before if row.largest is not None]
-            line += f"; its inputs are finite, at most {text.number(max(sizes))}" if sizes else ""
-        inner = len(operators(self.tracer.site(hop.flow.site))) if text.inside(self.tracer.site(hop.flow.site)) else 0
-        return line + (f"; its kernel fuses {inner} operators" if inner else "")
+            return f"an input of {self._name(hop)} is {described}"
+        kernel = f"in a kernel of {len(operators(site))} operators"
+        sizes = [row.largest for one in hop.flow.inputs for row in one.before if row.largest is not None]
+        within = f" ({kernel})" if text.inside(site) else ""
+        line = f"the output of {self._name(hop)}{within} is {described}"
+        if bad_inputs(hop.flow, text.is_bad) or not sizes:
+            return line
+        return f"{line}, computed from finite inputs of at most {text.number(max(sizes))}"
 
-    def _operation(self, hop: Hop, *, infinite: bool = False) -> str:
-        """Return the operation of a launch with its line of the model, or with its kernel if the line is unknown."""
+    def _name(self, hop: Hop) -> str:
         site = self.tracer.site(hop.flow.site)
-        source = source_line(site, infinite=infinite or not self.case.is_nan)
-        return self._name(hop, infinite=infinite) + (place(source) if source is not None else f" ({site.kernel})")
+        return operation(site, infinite=self._is_infinite(hop), backward=self._is_backward(hop))
 
-    def _name(self, hop: Hop, *, infinite: bool = False) -> str:
-        is_cause = infinite or (self.case.grown_from is not None and hop is self.case.grown_from.first)
+    def _at(self, hop: Hop) -> str:
+        """Return the line of the model that a launch computes, or its kernel if the line is unknown."""
         site = self.tracer.site(hop.flow.site)
-        return operation(site, infinite=is_cause or not self.case.is_nan, backward=self._is_backward(hop))
+        line = place(source_line(site, infinite=self._is_infinite(hop)))
+        return line or (f" ({site.kernel})" if site.kernel != self._name(hop) else "")
+
+    def _is_infinite(self, hop: Hop) -> bool:
+        """Return whether the launch made the infinity and not the NaN."""
+        return not self.case.is_nan or (self.case.grown_from is not None and hop is self.case.grown_from.first)
 
     def _is_backward(self, hop: Hop) -> bool:
         return self.tracer.phase(self.tracer.site(hop.flow.site).graph) == "backward"
@@ -120,13 +126,6 @@ class Told:
             return "a graph"
         label = graph_label(self.graph.graph, self.graph.compile_id, self.graph.phase)
         return label if label.startswith("graph ") else f"graph {label}"
-
-    def _first_use(self, at: str) -> str:
-        return "no recorded launch uses it" if self.case.hop.argument.argument < 0 else f"first used in {at}"
-
-
-def _overflow(hop: Hop) -> str:
-    return f"{short_dtype(hop.row.dtype)} overflow"
 
 
 def _launch_page(hop: Hop) -> str:

@@ -39,6 +39,13 @@ _LAYOUT = frozenset((
     "unbind", "unsafe_view", "unsqueeze", "view", "where", "zeros", "zeros_like",
 ))  # fmt: skip
 """Operators that move, compare or choose elements and compute no new ones."""
+_GROWING = frozenset((
+    "add", "addcmul", "conversion of the dtype", "convolution", "cosh", "cumprod", "cumsum", "exp", "exp2", "expm1",
+    "layer_norm", "matmul", "mean", "mul", "norm", "pow", "prod", "scaled_dot_product_attention", "sinh", "square",
+    "sub", "sum",
+))  # fmt: skip
+_BACKWARD = "the backward of "
+_AOTI = re.compile(r"aoti_torch_(?:cpu_|cuda_|xpu_)?_?(\w+?)(?:_out)?")
 _DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
 _MOST_NAMED = 4
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -59,8 +66,13 @@ def operation(site: SiteRow, *, infinite: bool = False, backward: bool = False) 
     if site.kind in ("cpp", "triton"):
         name = _of_fused(site, line, infinite, backward)
     else:
-        name = _plain((site.operator or site.kernel).removeprefix("torch.ops.").partition(".")[2] or site.kernel)
-    return f"the backward of {name}" if backward else name
+        name = _plain(_bare(site.operator or site.kernel))
+    return f"{_BACKWARD}{name}" if backward else name
+
+
+def overflows(operation: str) -> bool:
+    """Return whether an infinity from finite inputs means that a result of `operation` was too large for its dtype."""
+    return operation.removeprefix(_BACKWARD) in _GROWING
 
 
 def place(source: SourceLine | None) -> str:
@@ -97,6 +109,12 @@ def source_line(site: SiteRow, *, infinite: bool = False) -> SourceLine | None:
 
 def short_dtype(dtype: str) -> str:
     return _DTYPES.get(dtype, dtype)
+
+
+def _bare(kernel: str) -> str:
+    """Return ``mm`` for ``extern_kernels.mm``, ``torch.ops.aten.mm.default`` and ``aoti_torch_cpu_mm_out``."""
+    printed = _AOTI.fullmatch(kernel)
+    return printed[1] if printed is not None else kernel.removeprefix("torch.ops.").partition(".")[2] or kernel
 
 
 def _of_fused(site: SiteRow, line: SourceLine | None, infinite: bool, backward: bool) -> str:
