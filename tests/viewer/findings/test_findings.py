@@ -81,7 +81,7 @@ def test_recompiles_of_a_frame_are_one_finding(opened: Open) -> None:
         "recompiles": 2, "compile_ids": ["0/1", "0/2"], "reasons": ["n == 'a'", "n == 'b'"], "values": ["'a'", "'b'"],
         "in_steps": [],
     }  # fmt: skip
-    assert finding.page == "/compile/0_2?log=0"
+    assert finding.page == "/recompiles?log=0&frame=0"
     assert finding.source is not None
     assert (finding.source.file, finding.source.line, finding.source.code) == ("/src/model.py", 24, "return x * n")
     assert [row.recompile_reason for row in list_compiles(trace)] == [None, "0/0: n == 'a'", "0/1: n == 'b'"]

@@ -266,7 +266,7 @@ def test_one_leak_of_several_buffers_is_one_finding(opened: Open) -> None:
     keep, memo = ["list of 5 in keep of __main__"], ["dict of 5 in memo of __main__"]
     first, second = found(opened(leaking([keep, memo, keep])), "growth")
     assert first.title.startswith(
-        "Memory grows by 320 B per step: buf2, buf0 of 0/0 forward (model.py:10) stay alive after each step and are held"
+        "Memory grows by 320 B per step: buf2, buf0 of 0/0 forward (model.py:10) stay alive after each step"
     )
     assert first.title.endswith("list of 5 in keep of __main__")
     assert (first.buffer, first.evidence["storage_bytes"], first.evidence["storages"]) == ("buf2", 4 * 320, 8)

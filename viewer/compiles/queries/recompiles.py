@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from stepscope.viewer.compiles.queries.compile_steps import steps_of_compiles
+from stepscope.viewer.compiles.queries.guard_advice import advice
 from stepscope.viewer.compiles.queries.guard_text import FailedGuard, failed_guards, same_source
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store import sql
@@ -61,6 +62,8 @@ class GuardHistory:
     """None if the log has no records of symbols."""
     code: str | None
     hint: str | None
+    advice: str | None
+    """A change of the program that would avoid these recompiles; None if none is known."""
 
 
 @dataclass(frozen=True)
@@ -250,5 +253,8 @@ def _histories(rows: list[Recompile], order: list[str], frame: _Frame, has_symbo
         since = next((compile_id for compile_id in order if source in frame.symbols.get(compile_id, ())), None)
         seen = sorted(values[source].items(), key=lambda item: place.get(item[0], len(place)))
         is_dynamic = None if not has_symbols else since is not None
-        histories.append(GuardHistory(source, seen, failures[source], since, is_dynamic, example.code, example.hint))
+        told = advice(source, [value for _, value in seen], example.guard)
+        histories.append(
+            GuardHistory(source, seen, failures[source], since, is_dynamic, example.code, example.hint, told)
+        )
     return sorted(histories, key=lambda history: -history.failures)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stepscope.viewer.compiles.queries.events import CompileEvent
+from stepscope.viewer.compiles.queries.guard_advice import advice
 from stepscope.viewer.compiles.queries.guard_text import FailedGuard, failed_guards
 from stepscope.viewer.findings.evidence import grouped
 from stepscope.viewer.text.formats import plural
@@ -26,6 +27,11 @@ class GuardChange:
     guard: str
     """The last guard, as PyTorch writes it."""
     recompiles: int
+
+    @property
+    def advice(self) -> str | None:
+        """Return a change of the program that would avoid these recompiles, or None if none is known."""
+        return advice(self.source, self.values, self.guard)
 
     @property
     def text(self) -> str:
@@ -58,6 +64,12 @@ def changes_text(changes: Sequence[GuardChange]) -> str:
         return ""
     others = len(changes) - 1
     return changes[0].text + (f", and {plural(others, 'other guard')} failed" if others else "")
+
+
+def advice_lines(changes: Sequence[GuardChange]) -> list[str]:
+    """Return the advice for the most frequent change as the lines of a proof."""
+    told = changes[0].advice if changes else None
+    return [told] if told else []
 
 
 def _first_guard(event: CompileEvent, reason: str) -> FailedGuard:

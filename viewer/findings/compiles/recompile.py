@@ -8,7 +8,7 @@ from collections import Counter
 
 from stepscope.viewer.compiles.queries.compile_steps import steps_of_compiles
 from stepscope.viewer.compiles.queries.events import CompileEvent
-from stepscope.viewer.findings.compiles.guard_changes import changes_text, guard_changes, reasons_of
+from stepscope.viewer.findings.compiles.guard_changes import advice_lines, changes_text, guard_changes, reasons_of
 from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
@@ -56,6 +56,7 @@ def _finding(trace: Trace, group: list[CompileEvent], logs: int) -> Timed:
             "values": changes[0].values[:MOST_EXAMPLES],
             "in_steps": in_steps[:MOST_EXAMPLES],
         },
+        proof=advice_lines(changes),
         links=[ProofLink(f"open compile {last.compile_id}", compile_page(last.log, last.compile_id))],
         **place_of(last) | {"page": recompiles_page(last)},
     )

@@ -11,7 +11,7 @@ from collections import Counter
 from stepscope.viewer.compiles.queries.compile_steps import compile_time, steps_of_compiles
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.findings.compiles.compile_fates import SEVERITIES, Fates
-from stepscope.viewer.findings.compiles.guard_changes import changes_text, guard_changes, reasons_of
+from stepscope.viewer.findings.compiles.guard_changes import advice_lines, changes_text, guard_changes, reasons_of
 from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
@@ -79,7 +79,7 @@ def _finding(trace: Trace, group: list[CompileEvent], recompiles: list[CompileEv
             "in_steps": sorted(set(steps.values()))[:MOST_EXAMPLES],
             "last_reasons": [event.cause for event in recompiles if event.compile_id in refused][:MOST_EXAMPLES],
         },
-        proof=_proof(trace, done),
+        proof=[*_proof(trace, done), *advice_lines(changes)],
         links=[ProofLink(f"open compile {first.compile_id}", compile_page(first.log, first.compile_id))],
         step=step,
         **place_of(first) | {"page": recompiles_page(first), "source": (done or [first])[-1].source},

@@ -1,0 +1,30 @@
+"""Which change avoids the recompiles of a guard."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepscope.viewer.compiles.queries.guard_advice import advice
+
+
+@pytest.mark.parametrize(
+    ("source", "values", "guard", "said"),
+    [
+        ("x.size()[1]", ["4", "8"], "tensor 'x' size mismatch at index 1", "mark_dynamic(x, 1)"),
+        ("x.stride()[0]", ["4", "8"], "tensor 'x' stride mismatch at index 0", ".contiguous()"),
+        ("self.step", ["0", "1"], "self.step == 1", "allow_unspec_int_on_nn_module"),
+        ("n", ["0", "7"], "n == 0", "dynamic=True"),
+        ("scale", ["0.5", "1.5"], "scale == 0.5", "as a tensor"),
+        ("mode", ["'a'", "'b'"], "mode == 'b'", "string"),
+        ("len(G['keep'])", ["1", "2"], "len(G['keep']) == 2", "G['keep'] must keep its length"),
+        ("GLOBAL_STATE changed: grad_mode", [], "GLOBAL_STATE changed: grad_mode", "grad mode"),
+        ("___check_type_id(x, 1)", [], "___check_type_id(x, 1)", "type of this object"),
+    ],
+)
+def test_advice(source: str, values: list[str], guard: str, said: str) -> None:
+    assert said in (advice(source, values, guard) or "")
+
+
+def test_what_is_not_known_has_no_advice() -> None:
+    assert advice("x is None", [], "x is None") is None
+    assert advice("f", ["<function g>", "<function h>"], "f == <function g>") is None

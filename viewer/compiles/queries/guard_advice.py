@@ -1,0 +1,52 @@
+"""Says which change of the program would avoid the recompiles that a guard causes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_SIZE = re.compile(r"^(?P<tensor>.+)\.size\(\)\[(?P<dimension>\d+)\]$")
+_STRIDE = re.compile(r"\.stride\(\)\[\d+\]$")
+_LENGTH = re.compile(r"^len\((?P<list>.+)\)$")
+_QUOTED = re.compile(r"^(['\"]).*\1$", re.DOTALL)
+_INTEGER = re.compile(r"^-?\d+$")
+_FLOAT = re.compile(r"^-?(?:\d+\.\d*|\.\d+|\d+(?:\.\d*)?e[-+]?\d+|inf|nan)$")
+
+
+def advice(source: str, values: Sequence[str], guard: str) -> str | None:
+    """Return one sentence about a guarded expression and its values, or None if nothing is known to help.
+
+    The changes are those that the documentation of torch.compile names: dynamic shapes, `mark_dynamic`,
+    `torch._dynamo.config.allow_unspec_int_on_nn_module`, and values that are passed as tensors.
+    """
+    if size := _SIZE.match(source):
+        return (
+            f"torch._dynamo.mark_dynamic({size['tensor']}, {size['dimension']}) before the first call, or "
+            "torch.compile(..., dynamic=True), compiles one graph for all sizes."
+        )
+    if _STRIDE.search(source):
+        return "Inputs with the same strides, for instance after .contiguous(), need one graph only."
+    if length := _LENGTH.match(source):
+        return f"{length['list']} must keep its length, or stay outside of the compiled function."
+    if "grad_mode" in guard or "GLOBAL_STATE" in guard:
+        return "Each state of grad mode, autocast and deterministic algorithms needs a graph of its own."
+    if "___check_type_id" in guard or guard.startswith("type("):
+        return "Each type of this object needs a graph of its own."
+    if not values:
+        return None
+    return _of_values(source, values)
+
+
+def _of_values(source: str, values: Sequence[str]) -> str | None:
+    if all(_QUOTED.match(value) for value in values):
+        return f"{source} is a string, and each string needs a graph of its own: pass only a few different ones."
+    if all(_INTEGER.match(value) for value in values):
+        if "." in source:
+            return (
+                f"{source} is an integer attribute of a module: torch._dynamo.config.allow_unspec_int_on_nn_module = "
+                "True makes it dynamic in arithmetic; as an index of a list or a key of a dict each value needs a graph."
+            )
+        return f"{source} is an integer: torch.compile(..., dynamic=True) makes it dynamic from the first call on."
+    if all(_FLOAT.match(value) or _INTEGER.match(value) for value in values):
+        return f"{source} is a float: torch.compile(..., dynamic=True) makes it dynamic, and as a tensor it needs no guard."
+    return None
