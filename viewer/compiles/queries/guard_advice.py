@@ -44,9 +44,9 @@ def _of_values(source: str, values: Sequence[str]) -> str | None:
         if "." in source:
             return (
                 f"{source} is an integer attribute of a module: torch._dynamo.config.allow_unspec_int_on_nn_module = "
-                "True makes it dynamic in arithmetic; as an index of a list or a key of a dict each value needs a graph."
+                "True makes it dynamic in arithmetic; as an index or a key each value needs a graph."
             )
         return f"{source} is an integer: torch.compile(..., dynamic=True) makes it dynamic from the first call on."
     if all(_FLOAT.match(value) or _INTEGER.match(value) for value in values):
-        return f"{source} is a float: torch.compile(..., dynamic=True) makes it dynamic, and as a tensor it needs no guard."
+        return f"{source} is a float: torch.compile(..., dynamic=True) makes it dynamic; a tensor needs no guard."
     return None
