@@ -138,15 +138,23 @@ def record_demo(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.fixture(scope="session")
+def demo_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a recording of the demo."""
+    if find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    folder = tmp_path_factory.mktemp("demo")
+    record_demo(folder)
+    return folder
+
+
 @pytest.fixture(scope="session", params=["synthetic", pytest.param("demo", marks=pytest.mark.compiles)])
 def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
-    folder = tmp_path_factory.mktemp(request.param)
     if request.param == "synthetic":
+        folder = tmp_path_factory.mktemp("synthetic")
         synthetic.recorded(steps=4).write(folder / "recorded.log")
-    elif find_spec("torch") is None:
-        pytest.skip("torch is not installed")
     else:
-        record_demo(folder)
+        folder = request.getfixturevalue("demo_logs")
     with open_trace(folder) as opened:
         yield opened
 

@@ -1,9 +1,12 @@
 // The theme and the keys of every page.
 import { isTyping } from "#js/core/dom.js";
 import { nextFinding } from "#js/core/finding_keys.js";
+import { watchScrollers } from "#js/core/scrollers.js";
 
 const root = document.documentElement;
 const keys = document.getElementById("keys");
+
+watchScrollers();
 
 document.getElementById("theme-toggle").addEventListener("click", () => {
   const isDark = getComputedStyle(root).colorScheme.startsWith("dark")
