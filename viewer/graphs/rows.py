@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,21 @@ class SourceLine:
     def place(self) -> str:
         """Return ``/src/model.py:12``, with a remark if the line has changed."""
         return f"{self.file}:{self.line}{f' ({self.as_compiled})' if self.as_compiled else ''}"
+
+
+InputKind = Literal["parameter", "buffer", "input", "size", "gradient", "saved", "output", "random state"]
+"""``buffer``: a buffer of a module; ``gradient``: of an output, which a backward graph gets, or of an input, which it
+returns; ``saved``: kept by a forward graph for its backward graph."""
+
+
+@dataclass(frozen=True)
+class ProgramName:
+    """What an input or output of a graph is in the user's program."""
+
+    name: str | None
+    """Expression or words such as ``self.layers.3.weight`` or ``gradient of output 0``; None if it is unknown."""
+    kind: InputKind | None
+    """None if the log does not tell."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ document.getElementById("theme-toggle").addEventListener("click", () => {
   }
   root.dispatchEvent(new Event("themechange"));
 });
-// On a narrow screen, the links are in a scrolling strip.
-document.querySelector('.nav a[aria-current="page"]')?.scrollIntoView({ inline: "nearest", block: "nearest" });
+// On a narrow screen, the links are in a scrolling strip. After scrollIntoView, the first Tab would go on from that link.
+const here = document.querySelector('.nav a[aria-current="page"]');
+if (here) here.parentElement.scrollLeft = here.offsetLeft + here.offsetWidth - here.parentElement.clientWidth;
 document.getElementById("keys-toggle").addEventListener("click", () => keys.showModal());
 
 addEventListener("keydown", (event) => {

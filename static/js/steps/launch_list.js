@@ -37,11 +37,16 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
       ),
     );
 
+  const linkOf = (launch) => body.querySelector(`tr[data-launch="${launch}"] a`);
   return {
+    /** Returns the link of the selected launch if it is in the list. */
+    link: () => linkOf(selected),
     show(data, view, matches, whole) {
       const { rows, total, left } = launchesIn(data, view, matches, MOST);
       const digits = 10 ** Math.floor(Math.log10((view.end - view.start) / 1000));
+      const focused = body.contains(document.activeElement) ? document.activeElement.closest("tr").dataset.launch : null;
       body.replaceChildren(...rows.map((row) => rowOf(row, digits)));
+      if (focused !== null) linkOf(focused)?.focus({ preventScroll: true });
       tally.textContent = total === whole ? thousands(whole) : `${thousands(total)} of ${thousands(whole)}${matches ? " match" : " in view"}`;
       note.textContent = left ? `${plural(left, "more launch")} in view: zoom in or filter by kernel.` : rows.length ? "" : "No launches in view.";
     },

@@ -2,6 +2,7 @@
 import { debounce, h, onKeys } from "#js/core/dom.js";
 import { formatNs } from "#js/core/format.js";
 import { HEALTH } from "#js/core/health.js";
+import { panelFocus } from "#js/core/panel_focus.js";
 import { launchList } from "#js/steps/launch_list.js";
 import { launchPanel, missingPanel } from "#js/steps/panel.js";
 import { TimelineView } from "#js/steps/timeline.js";
@@ -25,6 +26,7 @@ export function mountStep(view, panel, timeline, source) {
   const refresh = debounce(() => list.show(chart.data, chart.view, matches, total), 80);
   const rememberView = debounce((isWhole) => source.remember(viewState(chart.view, isWhole), false), 250);
   const list = launchList(find(".launch-list"), find(".list-count"), { hrefOf: source.hrefOf, go: (launch) => open(launch), withHealth: Boolean(timeline.launches.health?.length) });
+  const focus = panelFocus(panel, () => list.link());
   const chart = new TimelineView(find(".timeline-box"), timeline, {
     fetchWindow: source.window,
     live: source.live ?? null,
@@ -58,6 +60,7 @@ export function mountStep(view, panel, timeline, source) {
     panel.replaceChildren(...launchPanel(detail, { root: source.root, go: open, close }));
     panel.hidden = false;
     panel.scrollTop = 0;
+    if (push) focus.take();
     const start = row.step_offset_ns;
     chart.select({ start, end: row.duration_ns === null ? chart.bounds.end : start + row.duration_ns, thread: row.thread });
     list.select(row.launch);
@@ -65,9 +68,11 @@ export function mountStep(view, panel, timeline, source) {
   }
 
   function close({ push = true } = {}) {
-    wanted = opened = null;
-    panel.hidden = true;
-    panel.replaceChildren();
+    focus.giveBack(() => {
+      wanted = opened = null;
+      panel.hidden = true;
+      panel.replaceChildren();
+    });
     chart.select(null);
     list.select(null);
     if (push !== false) source.remember({ launch: null }, true);
