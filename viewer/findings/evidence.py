@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from stepscope.viewer.compiles.queries.events import CompileEvent, list_compile_events
+from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.queries.damage import whole_log_problems
 from stepscope.viewer.overview.queries.runs import has_exports, has_recorder, list_runs
@@ -66,6 +67,14 @@ def leak_key(
     """Return a key for buffers with the same holders and line; without holders each buffer has its own."""
     line = (source.file, source.line) if source is not None else None
     return (graph, kind, tuple(sorted(holders)), line) if holders else (graph, kind, buffer)
+
+
+def program_name(trace: Trace, graph: int, name: str) -> str:
+    """Return an input's name in the program and in the graph, ``self.head.weight (primals_3)``, or only the latter."""
+    known = program_names(trace, graph).get(name)
+    if known is None or known.name is None or name.startswith("buf") or known.kind in (None, "output", "size"):
+        return name
+    return f"{known.name} ({name})"
 
 
 def names_text(names: Sequence[str]) -> str:

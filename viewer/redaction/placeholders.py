@@ -22,6 +22,8 @@ _NAMED = {"kernels": rules.KERNEL, "buffers": rules.NAME, "compile": rules.COMPI
 _NUMBERS = words("log launch call site step record argument item rank snode left right")
 _ASIDE = re.compile(r"(.*) \(([^()]*)\)")
 """A text with lines of the model, a kernel or a size behind it."""
+_PROGRAM_NAME = re.compile(r"([^()]+) \(([a-z]\w*)\) ")
+"""A name of the program with that of the compiler behind it."""
 _LINE = re.compile(r"([^/:()]+):(\d{1,7})")
 _BETWEEN = re.compile(r"; (?!else )")
 _COUNTED = re.compile(r"\d[\d,]{0,20} ([a-z]{2,20})")
@@ -107,6 +109,9 @@ class Placeholders:
 
     def described(self, text: str) -> str | None:
         """Return a text like ``buf3 NaN 4 of 8``, with a placeholder for a name that is not Inductor's, or None."""
+        if (both := _PROGRAM_NAME.match(text)) is not None and proofs.name(both[2]):
+            rest = self.described(text[both.start(2) :].replace(")", "", 1))
+            return None if rest is None else f"{self.text(both[1], rules.NAME)} ({rest.replace(' ', ') ', 1)}"
         name, space, content = text.partition(" ")
         name, bracket, item = name.partition("[")
         content = bracket + item + space + content

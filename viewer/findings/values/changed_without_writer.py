@@ -4,7 +4,7 @@ still in use."""
 
 from __future__ import annotations
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, program_name, rule_of
 from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.findings.values.operations import source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
@@ -34,12 +34,12 @@ def find(evidence: Evidence) -> list[Timed]:
 def _finding(trace: Trace, change: ChangedValue) -> Timed:
     row, written = change.before, change.written
     sites = {site.site: site for site in site_rows(trace, [row.site, written.site])}
-    where = launch_place(trace, row.launch)
+    where, name = launch_place(trace, row.launch), program_name(trace, change.graph, change.name)
     verb = "written by" if written.moment == "after" else "read at"
     return where.time_unix_ns, Finding(
         kind="changed_without_writer",
         severity="critical",
-        title=f"{change.name} changed although no launch wrote it, before {where.text}: {sites[row.site].kernel}",
+        title=f"{name} changed although no launch wrote it, before {where.text}: {sites[row.site].kernel}",
         proof=[
             f"{describe(change.name, written)}, {verb} launch {written.launch}: {sites[written.site].kernel}",
             f"{describe(change.name, row)}, before launch {row.launch}",

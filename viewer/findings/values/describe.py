@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepscope.tracer.schema.statistics import NONFINITE, STATISTICS
@@ -94,17 +94,17 @@ def _largest(row: ValueRow, before: str = ", largest ") -> str:
     return f"{before}{number(row.largest)}{shown}"
 
 
-def read(arguments: Sequence[FlowArgument]) -> list[str]:
-    """Return a line per input of a launch, those that are not finite first."""
+def read(arguments: Sequence[FlowArgument], named: Callable[[str], str] = str) -> list[str]:
+    """Return a line per input of a launch, those that are not finite first. `named` gives the names that are shown."""
     lines = []
     for argument in sorted(arguments, key=lambda one: min(map(_badness, one.before), default=2)):
         if argument.before:
-            lines += [describe(label(argument), row) for row in argument.before]
+            lines += [describe(named(label(argument)), row) for row in argument.before]
         elif argument.held == "uninitialised":
             if argument.role == "in":
-                lines.append(f"{label(argument)} uninitialised: never written")
+                lines.append(f"{named(label(argument))} uninitialised: never written")
         else:
-            lines.append(f"{label(argument)} not read")
+            lines.append(f"{named(label(argument))} not read")
     return _some(lines)
 
 

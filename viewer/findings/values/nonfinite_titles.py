@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from stepscope.viewer.findings.evidence import program_name
 from stepscope.viewer.findings.values import describe as text
 from stepscope.viewer.findings.values.operations import operation, operators, overflows, place, short_dtype, source_line
 from stepscope.viewer.findings.values.origins import Case, Hop, Origin, Tracer, bad_inputs, nan_rows
 from stepscope.viewer.graphs.queries.graphs import graph_label
+from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.graphs.rows import GraphRow
 from stepscope.viewer.overview.rows import ProofLink
 from stepscope.viewer.text.formats import steps_text
@@ -28,12 +32,12 @@ class Told:
     def title(self) -> str:
         """Return the cause, then the effect: ``fp16 overflow in matmul (a.py:3) becomes NaN in softmax (a.py:5)``."""
         case, hop = self.case, self.case.hop
-        written, name, op, at = hop.row.moment == "after", text.label(hop.argument), self._name(hop), self._at(hop)
+        written, name, op, at = hop.row.moment == "after", self._label(hop), self._name(hop), self._at(hop)
         words = text.what(nan_rows(hop.flow) if case.is_nan and written else [hop.row])
         steps = steps_text(sorted(case.steps) or [hop.flow.step])
         if case.how == "came in":
             first_use = "no recorded launch uses it" if hop.argument.argument < 0 else f"first used in {op}{at}"
-            return f"{words} came in with {_given(name)} {name} of {self._graph()}, {steps}: {first_use}"
+            return f"{words} came in with {self._role(hop)} {name} of {self._graph()}, {steps}: {first_use}"
         if not written:
             return f"{words} first seen in input {name} of {op}{at}, {steps}"
         if case.how == "not known":
@@ -48,10 +52,10 @@ class Told:
         """Return what the first launch read and wrote, or what the first and the last launch wrote."""
         hop, grown = self.case.hop, self.case.grown_from
         if hop.row.moment == "before":
-            return [text.describe(text.label(hop.argument), hop.row)]
+            return [text.describe(self._label(hop), hop.row)]
         if grown is not None:
             return [self._wrote(grown.first), self._wrote(hop)]
-        read = "; ".join(text.read(hop.flow.inputs)[:_MOST_READ])
+        read = "; ".join(text.read(hop.flow.inputs, self._namer(hop))[:_MOST_READ])
         return [*([f"the inputs of {self._name(hop)} are {read}"] if read else []), self._wrote(hop)]
 
     def links(self) -> list[ProofLink]:
@@ -68,7 +72,7 @@ class Told:
     def _grown(self, grown: Origin, where: str, steps: str) -> str:
         """Return the title of a NaN in `where` that an infinity caused."""
         first = grown.first
-        words, name, op, at = text.what([first.row]), text.label(first.argument), self._name(first), self._at(first)
+        words, name, op, at = text.what([first.row]), self._label(first), self._name(first), self._at(first)
         becomes = "become" if " and " in words else "becomes"
         if first.row.moment == "before" and grown.how == "came in":
             return f"{words} that came in with {name} {becomes} NaN in {where}, {steps}"
@@ -83,7 +87,7 @@ class Told:
         if self.case.grown_from is None:
             return ""
         first = self.case.grown_from.first
-        return f"; the {text.what([first.row])} in {text.label(first.argument)} was there before"
+        return f"; the {text.what([first.row])} in {self._label(first)} was there before"
 
     def _is_overflow(self, hop: Hop) -> bool:
         """Return whether finite inputs gave an infinity that only means that the dtype ends."""
@@ -93,7 +97,7 @@ class Told:
 
     def _wrote(self, hop: Hop) -> str:
         """Return a line such as ``the output of softmax (in a kernel of 11 operators) is buf4 NaN 118 of 8,192, …``."""
-        site, described = self.tracer.site(hop.flow.site), text.describe(text.label(hop.argument), hop.row)
+        site, described = self.tracer.site(hop.flow.site), text.describe(self._label(hop), hop.row)
         if hop.row.moment == "before":
             return f"an input of {self._name(hop)} is {described}"
         kernel = f"in a kernel of {len(operators(site))} operators"
@@ -103,6 +107,18 @@ class Told:
         if bad_inputs(hop.flow, text.is_bad) or not sizes:
             return line
         return f"{line}, computed from finite inputs of at most {text.number(max(sizes))}"
+
+    def _label(self, hop: Hop) -> str:
+        return self._namer(hop)(text.label(hop.argument))
+
+    def _namer(self, hop: Hop) -> Callable[[str], str]:
+        """Return the function that gives the program's names of the inputs of a launch's graph."""
+        return partial(program_name, self.tracer.trace, self.tracer.site(hop.flow.site).graph)
+
+    def _role(self, hop: Hop) -> str:
+        """Return what the program calls an input of a graph: ``parameter``, ``input``, ``gradient``, ..."""
+        known = program_names(self.tracer.trace, self.tracer.site(hop.flow.site).graph).get(text.label(hop.argument))
+        return known.kind if known is not None and known.kind is not None else "argument"
 
     def _name(self, hop: Hop) -> str:
         site = self.tracer.site(hop.flow.site)
@@ -130,10 +146,3 @@ class Told:
 
 def _launch_page(hop: Hop) -> str:
     return f"/steps/{hop.flow.step}?log={hop.flow.log}&launch={hop.flow.launch}"
-
-
-def _given(name: str) -> str:
-    """Return the role of a graph's input that its name shows."""
-    if name.startswith("tangents"):
-        return "the gradient"
-    return "argument (a parameter or an input)" if name.startswith("primals") else "argument"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, program_name, rule_of
 from stepscope.viewer.findings.values.describe import lines
 from stepscope.viewer.findings.values.operations import fused, places, source_line
 from stepscope.viewer.findings.values.overlap import do_overlap
@@ -150,7 +150,7 @@ def _finding(trace: Trace, group: list[_Verdict]) -> Timed:
     return where.time_unix_ns, Finding(
         kind="storage_overlap",
         severity=verdict.severity,
-        title=_title(verdict, site),
+        title=_title(trace, verdict, site),
         rule=rule_of(__doc__),
         evidence=proof,
         page=f"/steps/{pair.step}?log={pair.log}&launch={pair.launch}",
@@ -167,9 +167,10 @@ def _finding(trace: Trace, group: list[_Verdict]) -> Timed:
     )
 
 
-def _title(verdict: _Verdict, site: SiteRow) -> str:
+def _title(trace: Trace, verdict: _Verdict, site: SiteRow) -> str:
     """Return a sentence such as ``x is overwritten while it is still read, by flip and add fused into one kernel``."""
-    read, written = verdict.pair.read.name, verdict.pair.written.name
+    pair = verdict.pair
+    read, written = (program_name(trace, pair.graph, view.name) for view in (pair.read, pair.written))
     verb = "is" if verdict.severity == "critical" else "may be"
     who = read if read == written else f"input {read}, which shares memory with output {written},"
     return f"{who} {verb} overwritten while it is still read, by {fused(site)}{places(site)}"
