@@ -43,6 +43,7 @@ bench: .venv/.installed-test compiler ## measure what recording costs and how fa
 	$(BIN)/python -m tests.benchmarks.bench_stats
 	$(BIN)/python -m tests.benchmarks.bench_lifetimes
 	$(BIN)/python -m tests.benchmarks.bench_open
+	$(BIN)/python -m tests.benchmarks.bench_first_page
 
 bench-memory: .venv/.installed-test ## how fast ten million births and deaths are queried and shown (minutes)
 	$(BIN)/python -m tests.benchmarks.bench_memory
