@@ -209,7 +209,7 @@ class TestCameIn:
             log.call(program, step, primals_3=NAN, buf2=ALL_NAN)
         finding = only(opened, log)
         assert finding.title == (
-            "NaN came in with argument (a parameter or an input) primals_3 of graph 0/0 forward, steps 0 to 2: "
+            "NaN came in with input or parameter primals_3 of graph 0/0 forward, steps 0 to 2: "
             "first used in matmul (model.py:12)"
         )
         assert (finding.severity, finding.argument, finding.evidence["origin"]) == ("critical", "primals_3", "came in")
@@ -221,7 +221,7 @@ class TestCameIn:
         log = ValueLog(program)
         log.call(program, tangents_1=NAN)
         finding = only(opened, log)
-        assert finding.title.startswith("NaN came in with the gradient tangents_1 of graph 0/0 backward")
+        assert finding.title.startswith("NaN came in with gradient tangents_1 of graph 0/0 backward")
 
     def test_backward_leads_to_the_forward_launch_that_saved_it(self, opened: Open) -> None:
         forward = attention()

@@ -79,7 +79,7 @@ class TestWhatIsNotKnown:
     @pytest.mark.parametrize(
         ("given", "title"),
         [
-            (NAN, "NaN came in with argument arg0 of graph 0/0 forward, step 0: no recorded launch uses it"),
+            (NAN, "NaN came in with input or parameter arg0 of graph 0/0 forward, step 0: no recorded launch uses it"),
             (FINE, "NaN first seen in the output of matmul (aoti_torch_cpu_mm_out), step 0"),
         ],
     )

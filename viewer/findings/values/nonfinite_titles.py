@@ -116,9 +116,12 @@ class Told:
         return partial(program_name, self.tracer.trace, self.tracer.site(hop.flow.site).graph)
 
     def _role(self, hop: Hop) -> str:
-        """Return what the program calls an input of a graph: ``parameter``, ``input``, ``gradient``, ..."""
-        known = program_names(self.tracer.trace, self.tracer.site(hop.flow.site).graph).get(text.label(hop.argument))
-        return known.kind if known is not None and known.kind is not None else "argument"
+        """Return what an input of a graph is: ``parameter``, ``input``, ``gradient``, ... or what its name shows."""
+        name = text.label(hop.argument)
+        known = program_names(self.tracer.trace, self.tracer.site(hop.flow.site).graph).get(name)
+        if known is not None and known.kind is not None:
+            return known.kind
+        return "gradient" if name.startswith("tangents") else "input or parameter"
 
     def _name(self, hop: Hop) -> str:
         site = self.tracer.site(hop.flow.site)
