@@ -74,6 +74,8 @@ class ArgumentRow:
     """Contents of its memory when the launch begins: ``input``, ``written``, ``uninitialised``; None if unknown."""
     unseen: str | None = None
     """The reason why `tensors` is empty, if it is known."""
+    program_name: str | None = None
+    """What the program calls an input or output of the graph, such as ``self.head.weight``; None if unknown."""
 
 
 @dataclass(frozen=True)

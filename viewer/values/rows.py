@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from stepscope.tracer.schema.statistics import Statistics
-from stepscope.viewer.graphs.rows import GraphRow, MemoryStatementRow, SiteRow
+from stepscope.viewer.graphs.rows import GraphRow, MemoryStatementRow, ProgramName, SiteRow
 
 Health = Literal["nan", "positive_infinity", "negative_infinity", "extreme", "zero", "finite", "not_recorded"]
 """Classes of health, from worst to best. ``extreme``: near overflow or subnormal; ``zero``: every element is zero."""
@@ -151,6 +151,8 @@ class BufferRow:
     versions: int | None
     """Number of its value rows; None if the trace has no values."""
     health: Health
+    program: ProgramName | None = None
+    """What the program calls it; None if the log does not tell, or if it exists only inside the graph."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ function argumentBody(row, argument, context) {
     "tr",
     {},
     h("td", {}, h("span", { class: `role role-${argument.role}` }, argument.role)),
-    h("td", {}, nameOf(row, argument, context), argument.parameter && h("div", { class: "dim" }, argument.parameter)),
+    h("td", {}, nameOf(row, argument, context), argument.program_name && h("div", {}, argument.program_name), argument.parameter && h("div", { class: "dim" }, argument.parameter)),
     h("td", {}, ...(tensors.length ? tensors : [h("span", { class: "dim" }, argument.unseen ?? "not seen at run time")]), flow(row, argument, context)),
   );
   if (!row.values?.length) return h("tbody", {}, meta);

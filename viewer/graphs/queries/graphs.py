@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from stepscope.tracer.schema.constants import UNRECORDED
+from stepscope.viewer.graphs.queries.program_names import with_program_names
 from stepscope.viewer.graphs.queries.scalars import scalars_of
 from stepscope.viewer.graphs.queries.subgraph_calls import subgraph_calls
 from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
@@ -90,7 +91,8 @@ def graph_detail(trace: Trace, graph: int) -> GraphDetail | None:
     if row is None:
         return None
     sites = [site for (site,) in sql.rows(trace, "SELECT site FROM sites WHERE graph = ?", [graph])]
-    return GraphDetail(row, site_rows(trace, sites), memory_statements(trace, graph), wrapper_code(trace, row))
+    named = with_program_names(trace, site_rows(trace, sites))
+    return GraphDetail(row, named, memory_statements(trace, graph), wrapper_code(trace, row))
 
 
 def has_graphs(trace: Trace) -> bool:

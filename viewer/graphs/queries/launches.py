@@ -16,6 +16,7 @@ from stepscope.viewer.graphs.queries.graphs import (
 )
 from stepscope.viewer.graphs.queries.kernel_code import cut
 from stepscope.viewer.graphs.queries.kernel_configs import config_of
+from stepscope.viewer.graphs.queries.program_names import with_program_names
 from stepscope.viewer.graphs.queries.scalars import in_call, symbols_at
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.store import sql
@@ -43,7 +44,7 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
     (row,) = found
     graph_id, site_id, first, step_ns = (row.pop(name) for name in ("graph", "site", "first", "step_ns"))
     call, last = row["call"], first + row["of"] - 1
-    graph, (site,) = graph_row(trace, graph_id), site_rows(trace, [site_id], call)
+    graph, (site,) = graph_row(trace, graph_id), with_program_names(trace, site_rows(trace, [site_id], call))
     assert graph is not None
     symbols = symbols_at(trace, call, launch)
     if row["returned"] is False:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -24,7 +24,7 @@ from stepscope.viewer.graphs.queries.signatures import (
     placeholders,
     result_roles,
 )
-from stepscope.viewer.graphs.rows import InputKind, ProgramName
+from stepscope.viewer.graphs.rows import ArgumentRow, InputKind, ProgramName, SiteRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -59,6 +59,16 @@ def program_names(trace: Trace, graph: int) -> Mapping[str, ProgramName]:
     An input whose name is unknown may still have a known kind. Names that are missing are those of buffers inside the
     graph, or of a graph whose log says nothing about them."""
     return trace.once(_read, graph, most=KEPT)
+
+
+def with_program_names(trace: Trace, sites: Sequence[SiteRow]) -> list[SiteRow]:
+    """Return launch sites of a graph whose arguments have the program's names, as far as these are known."""
+    return [replace(site, arguments=[_named(trace, site.graph, one) for one in site.arguments]) for site in sites]
+
+
+def _named(trace: Trace, graph: int, argument: ArgumentRow) -> ArgumentRow:
+    known = program_names(trace, graph).get(argument.buffer or argument.name)
+    return argument if known is None or known.name is None else replace(argument, program_name=known.name)
 
 
 def _read(trace: Trace, graph: int) -> Mapping[str, ProgramName]:

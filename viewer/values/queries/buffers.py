@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from stepscope.tracer.schema.constants import UNRECORDED
 from stepscope.viewer.graphs.queries.graphs import first_names, graph_label, graph_row, memory_statements, site_rows
+from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -136,7 +137,7 @@ def _rows(trace: Trace, graph: int, buffers: dict[str, _Buffer]) -> list[BufferR
     recorded = has_values(trace)
     health = {(site, argument): rest for site, argument, *rest in sql.rows(trace, _HEALTH, [graph])}
     tensors = {(site, argument): rest for site, argument, *rest in sql.rows(trace, _TENSORS, [graph])}
-    result = []
+    names, result = program_names(trace, graph), []
     for name, found in buffers.items():
         seen = [health[key] for key in found.arguments if key in health]
         dtype, size = next((tensors[key] for key in found.arguments if key in tensors), (None, None))
@@ -152,6 +153,7 @@ def _rows(trace: Trace, graph: int, buffers: dict[str, _Buffer]) -> list[BufferR
                 size=sql.json_value(size),
                 versions=sum(count for count, _ in seen) if recorded else None,
                 health=HEALTH[min((worst for _, worst in seen), default=NOT_RECORDED)],
+                program=names.get(name),
             )
         )
     return result
