@@ -37,7 +37,7 @@ from stepscope.viewer.errors import StepscopeError
 @latest_option
 def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> None:
     """Exit with 1 if the trace has findings that matter. This is for CI."""
-    from stepscope.viewer.findings import KINDS, all_findings, is_gap
+    from stepscope.viewer.findings import KINDS, all_findings, kinds_of
     from stepscope.viewer.overview.queries.damage import damage_texts
     from stepscope.viewer.store.open import open_trace
     from stepscope.viewer.text.clean import clean
@@ -53,11 +53,7 @@ def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> 
         )
     with open_trace(chosen(trace, latest)) as opened:
         findings, damage = all_findings(opened), damage_texts(opened) if strict else []
-    hits = [
-        f
-        for f in findings
-        if (f.severity != "info" if kinds is None else f.kind in kinds or (is_gap(f) and f.evidence["kind"] in kinds))
-    ]
+    hits = [f for f in findings if (f.severity != "info" if kinds is None else kinds & kinds_of(f))]
     for line in [*(f"{hit.severity}: {hit.kind}: {hit.title}" for hit in hits), *damage]:
         click.echo(clean(line))
     if hits or damage:

@@ -50,6 +50,14 @@ def gaps(trace: Trace) -> list[NotRecorded]:
     return [NotRecorded(f"findings: {gap['kind']}", gap["why"], None, None, 1) for gap in found]
 
 
+def kinds_of(finding: Finding) -> set[str]:
+    """Return the kinds under which `stepscope check` counts a finding: a frame at the recompile limit was recompiled
+    before, and a search that failed may have missed findings of its kind."""
+    if finding.kind == "recompile_limit":
+        return {finding.kind, "recompile"}
+    return {finding.kind, finding.evidence["kind"]} if is_gap(finding) else {finding.kind}
+
+
 def is_gap(finding: Finding) -> bool:
     """Return whether the finding says that the search for a kind failed."""
     return finding.kind == "not_recorded" and "kind" in finding.evidence

@@ -16,7 +16,7 @@ from stepscope.tracer.schema.gaps import Failure, Skipped
 from stepscope.tracer.schema.launches import Calls
 from stepscope.tracer.schema.process_ends import End, ProcessEnd, UncaughtException
 from stepscope.viewer.compiles.queries.compiles import list_compiles
-from stepscope.viewer.findings import KINDS, all_findings
+from stepscope.viewer.findings import KINDS, all_findings, kinds_of
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
@@ -353,3 +353,13 @@ def test_the_worst_comes_first(opened: Open) -> None:
     compile_records(log, 5, 0, fail_type="X", fail_reason="Dynamo recompile limit exceeded")
     log.record(calls(900, 900, MONOTONIC_NS + 9_000_000_000))
     assert [f.severity for f in all_findings(opened(log))] == ["critical", "warning", "info"]
+
+
+def test_kinds_under_which_a_check_counts_a_finding() -> None:
+    def of(kind: str, **evidence: str) -> set[str]:
+        return kinds_of(Finding(kind, "info", "", "", evidence, "/"))
+
+    assert of("growth") == {"growth"}
+    assert of("recompile_limit") == {"recompile_limit", "recompile"}
+    assert of("not_recorded", kind="nonfinite") == {"not_recorded", "nonfinite"}
+    assert of("not_recorded") == {"not_recorded"}
