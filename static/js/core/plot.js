@@ -3,8 +3,8 @@ import { h } from "#js/core/dom.js";
 import { formatValue } from "#js/core/format.js";
 import { HEALTH_COLOURS } from "#js/core/health_draw.js";
 import { Picture } from "#js/core/picture.js";
-import { FLOOR, GUTTER, LABEL, RIGHT, TOP, drawAxes, drawCursor, drawDrag, drawLabels, drawLimit, drawMarked, drawMarker, drawSeries, drawSigns } from "#js/core/plot_draw.js";
-import { clampView, labelled, placeX, pointAt, rangeInView, scaleOf, zoomed } from "#js/core/plot_model.js";
+import { FLOOR, GUTTER, LABEL, RIGHT, TOP, drawAxes, drawCursor, drawDrag, drawLabels, drawLimit, drawMarked, drawMarker, drawRemark, drawSeries, drawSigns } from "#js/core/plot_draw.js";
+import { axisStart, clampView, labelled, placeX, pointAt, rangeInView, scaleOf, zoomed } from "#js/core/plot_model.js";
 
 const CLICK = 4;
 const COLOURS = ["estimated", "bg", "line", "line-2", "text", "muted", "accent", "critical", "warning", "info", "good", "chosen", ...HEALTH_COLOURS];
@@ -13,7 +13,7 @@ const COLOURS = ["estimated", "bg", "line", "line-2", "text", "muted", "accent",
  * `data`: label; names (one per point); series [{name, values, colour, dash: solid|dashed|dotted, stepped, filled, dots,
  * silent}], with null for unknown values and silent if the tooltip omits it; markers [{index, series, name, wrong}] with the
  * index of a series; marks [{index, name}] of value classes; log if the axis is logarithmic; limit {value, label} or null;
- * range {low, high, limitAbove}, by default that of the view from zero to at least the value `least`.
+ * range {low, high, limitAbove}, by default that of the view from zero, or `from`, to at least the value `least`.
  * `options`: format(value) and exact(value) return texts; lines(index) or more(index) return all or further lines of the
  * tooltip; open(index) runs on a click; labelOf(index) and labelsIn(view, width, least) label the axis; view [first, last]
  * is the initial view, remember(view or null) runs when it changes; isFixed if the plot always shows all points.
@@ -108,9 +108,10 @@ export class Plot extends Picture {
     const { data, view, options } = this;
     const keys = options.isFixed ? "Enter opens the launch." : "Enter opens, plus and minus zoom, 0 shows all.";
     this.canvas.setAttribute("aria-label", `${data.label}, ${this.count} points. Arrow keys read them, ${keys}`);
-    const range = data.range ?? rangeInView(data.series, view, data.least);
+    const range = data.range ?? rangeInView(data.series, view, data.least, data.from);
     this.scale = scaleOf(range, this.height - TOP - FLOOR, data.log, options.format ?? formatValue);
     drawAxes(ctx, this);
+    const start = data.log ? null : axisStart(range, options.format ?? formatValue);
     const asked = options.labelsIn?.(view, this.inner, LABEL);
     const labels = (asked ?? labelled(view, this.inner, LABEL)).map((index) => ({ index, text: options.labelOf?.(index) ?? data.names[index] }));
     drawLabels(ctx, this, labels, asked ? Infinity : LABEL - 12);
@@ -123,6 +124,7 @@ export class Plot extends Picture {
     for (const series of data.series) drawSeries(ctx, this, series);
     ctx.restore();
     drawLimitLabel?.();
+    if (start) drawRemark(ctx, this, start);
     drawSigns(ctx, this, data.marks ?? []);
     for (const marker of data.markers ?? []) drawMarker(ctx, this, marker);
   }

@@ -70,6 +70,18 @@ export function drawLimit(ctx, { colours, width, y }, { value, label }, isAbove)
   };
 }
 
+/** Writes a remark on the axis above its lower end. */
+export function drawRemark(ctx, { colours, height }, text) {
+  const [wide, bottom] = [ctx.measureText(text).width, height - FLOOR];
+  ctx.globalAlpha = 0.85;
+  ctx.fillStyle = colours.bg;
+  ctx.fillRect(GUTTER + 2, bottom - 17, wide + 8, 15);
+  ctx.globalAlpha = 1;
+  ctx.fillStyle = colours.text;
+  ctx.textAlign = "left";
+  ctx.fillText(text, GUTTER + 6, bottom - 9);
+}
+
 export function drawSeries(ctx, plot, series) {
   const { colour = "accent", dash = "solid", filled = false, dots = false } = series;
   ctx.strokeStyle = ctx.fillStyle = plot.colours[colour];

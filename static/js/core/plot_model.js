@@ -65,13 +65,19 @@ export function rangeOf(values, { log = false, limit = null } = {}) {
   return { low: low === 0 ? 0 : inside(low - room), high: inside(high + room), limitAbove: limit !== null && !near };
 }
 
-/** Returns the range of all series in view with some room above, from zero unless a value is negative. */
-export function rangeInView(series, [first, last], least = null) {
+/** Returns the range of all series in view with some room above, from `from` unless a value is lower. */
+export function rangeInView(series, [first, last], least = null, from = 0) {
   const known = series.flatMap(({ values }) => values.slice(first, last + 1)).filter((value) => Number.isFinite(value));
   const [low, most] = known.length ? extent(known) : [0, 1];
   const high = Math.max(most, least ?? most);
-  const bottom = Math.min(0, low);
+  const bottom = Math.min(from, low);
   return { low: bottom, high: high > bottom ? high + (high - bottom) * 0.06 : bottom + 1 };
+}
+
+/** Returns a sentence about an axis that leaves out zero, or null. */
+export function axisStart({ low, high }, format) {
+  if (low > 0) return `The axis starts at ${format(low)}.`;
+  return high < 0 ? `The axis ends at ${format(high)}.` : null;
 }
 
 /** Returns a vertical axis of `size` pixels; `at(value)` counts from the top, with zeros of a log axis at the bottom. */

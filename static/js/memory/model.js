@@ -1,7 +1,10 @@
 // Models of the memory plots, independent of the DOM: their series, markers and tooltips.
-import { formatNs } from "#js/core/format.js";
+import { formatBytes, formatNs } from "#js/core/format.js";
+import { roundStep } from "#js/core/numbers.js";
+import { extent } from "#js/core/plot_model.js";
 
 const FAR = 4;
+const BASE = "base: inputs and parameters that stay";
 
 /** Returns the kernel and the model line of a launch site. */
 function placeOf({ kernels, lines, sites }, site) {
@@ -16,14 +19,15 @@ export function graphPlot(memory, places) {
 }
 
 function byNode({ nodes, call, base_bytes: base, estimated_peak: estimated, measured_peak: measured, label }, at) {
-  const baseValues = call ? nodes.measured_base_bytes : nodes.snode.map(() => base);
+  const estimatedBase = nodes.snode.map(() => base);
+  const floor = call ? nodes.measured_base_bytes : estimatedBase;
+  const ofEstimate = call && base !== null && floor.some((value) => value !== null && value !== base) ? `base of ${formatBytes(base)}` : "base";
   const series = [
-    { key: "base", name: "base (not freeable), not in the curves", colour: "muted", filled: true, values: baseValues },
-    { key: "alloc", name: "estimated after alloc", colour: "estimated", values: nodes.after_alloc_bytes },
-    { key: "free", name: "estimated after free", colour: "estimated", dash: "dashed", values: nodes.after_free_bytes },
-    { key: "measured", name: "measured", colour: "accent", values: nodes.measured_bytes },
-    { key: "allocated", name: "allocator, allocated", colour: "good", dash: "dotted", values: nodes.allocated_bytes },
-    { key: "reserved", name: "allocator, reserved", colour: "warning", dash: "dotted", values: nodes.reserved_bytes },
+    { key: "base", name: BASE, colour: "muted", filled: true, values: floor },
+    { key: "alloc", name: "estimated after alloc", colour: "estimated", values: nodes.after_alloc_bytes, on: estimatedBase, onName: ofEstimate },
+    { key: "free", name: "estimated after free", colour: "estimated", dash: "dashed", values: nodes.after_free_bytes, on: estimatedBase, onName: ofEstimate },
+    { key: "measured", name: "measured", colour: "accent", values: nodes.measured_bytes, on: nodes.measured_base_bytes, onName: "base" },
+    ...allocator(nodes.allocated_bytes, nodes.reserved_bytes),
   ];
   const markers = [...peaks(estimated, "alloc", "estimated peak"), ...peaks(measured, "measured", "measured peak")];
   const more = (index) => {
@@ -43,16 +47,23 @@ function byLaunch({ positions, measured_peak: measured, label }, at) {
     return values;
   };
   const series = [
-    { key: "base", name: "base (not freeable), not in the curves", colour: "muted", filled: true, values: positions.base_bytes },
-    { key: "measured", name: "measured", colour: "accent", values: positions.live_bytes },
-    { key: "allocated", name: "allocator, allocated", colour: "good", dash: "dotted", values: asked(positions.allocated_bytes) },
-    { key: "reserved", name: "allocator, reserved", colour: "warning", dash: "dotted", values: asked(positions.reserved_bytes) },
+    { key: "base", name: BASE, colour: "muted", filled: true, values: positions.base_bytes },
+    { key: "measured", name: "measured", colour: "accent", values: positions.live_bytes, on: positions.base_bytes, onName: "base" },
+    ...allocator(asked(positions.allocated_bytes), asked(positions.reserved_bytes)),
   ];
   const last = positions.live_bytes.length - 1;
   const names = positions.live_bytes.map((_, index) => (index === last ? "end" : `launch ${positions.launch[index]}`));
   const markers = measured ? [{ index: measured.position, key: "measured", name: "measured peak" }] : [];
   const more = (index) => where(...at(positions.site[index]), "the end of the call");
   return { label: `Memory of ${label} by launch`, names, series: known(series), markers, more };
+}
+
+/** The allocator's own figures include the base and all other memory of the process. */
+function allocator(allocated, reserved) {
+  return [
+    { key: "allocated", name: "allocator, allocated by the process", colour: "good", dash: "dotted", values: allocated },
+    { key: "reserved", name: "allocator, reserved by the process", colour: "warning", dash: "dotted", values: reserved },
+  ];
 }
 
 const known = (series) => series.filter(({ values }) => values.some((value) => value !== null && value !== undefined));
@@ -62,21 +73,61 @@ function where(kernel, source, otherwise) {
   return [["", kernel ?? otherwise], ...(source ? [["", source]] : [])];
 }
 
+const highest = ({ values }) => values.reduce((most, value) => Math.max(most, value ?? 0), 0);
+const isMain = ({ key }) => ["alloc", "free", "measured"].includes(key);
+
 /** Returns the keys of series that start hidden because they would flatten the estimated and measured curves. */
 export function hiddenAtFirst(series) {
-  const highest = ({ values }) => values.reduce((most, value) => Math.max(most, value ?? 0), 0);
-  const main = series.filter(({ key }) => ["alloc", "free", "measured"].includes(key)).map(highest);
-  const top = Math.max(0, ...main);
+  const top = Math.max(0, ...stacked(series).filter(isMain).map(highest));
   if (!top) return [];
-  return series.filter((one) => ["base", "allocated", "reserved"].includes(one.key) && highest(one) > FAR * top).map(({ key }) => key);
+  return series.filter((one) => ["allocated", "reserved"].includes(one.key) && highest(one) > FAR * top).map(({ key }) => key);
+}
+
+/** Returns the series with those that have a base on top of it; `own` are their values without it. */
+function stacked(series) {
+  return series.map((one) => (one.on ? { ...one, own: one.values, values: one.values.map((value, index) => (value === null ? null : value + (one.on[index] ?? 0))) } : one));
+}
+
+/** Returns the name of a series; a curve that stands on the base says so. */
+export function nameOf({ name, onName }, hidden) {
+  return onName && !hidden.has("base") ? `${name} + ${onName}` : name;
 }
 
 /** Returns the plot with the visible series only; each marker gets the new index of its series. */
 export function shownPlot(plot, hidden) {
-  const series = plot.series.filter(({ key }) => !hidden.has(key)).map((one) => ({ stepped: true, ...one }));
+  const hasBase = plot.series.some(({ key }) => key === "base") && !hidden.has("base");
+  const visible = plot.series.filter(({ key }) => !hidden.has(key)).map((one) => ({ stepped: true, ...one, name: nameOf(one, hidden) }));
+  const series = hasBase ? stacked(visible) : visible;
   const place = new Map(series.map(({ key }, index) => [key, index]));
   const markers = plot.markers.filter(({ key }) => place.has(key)).map((marker) => ({ ...marker, series: place.get(marker.key) }));
-  return { ...plot, series, markers };
+  return { ...plot, series, markers, from: hasBase ? axisStart(series) : 0 };
+}
+
+/** Returns where the axis starts: at zero, or at a round value in a base so high that it would flatten the curves. */
+function axisStart(series) {
+  const floor = series.find(({ key }) => key === "base");
+  const [lowest] = extent([floor?.values, ...series.map(({ on }) => on)].flatMap((values) => (values ?? []).filter((value) => value !== null)));
+  const span = Math.max(...series.filter(isMain).map(highest)) - lowest;
+  if (!Number.isFinite(span) || span <= 0 || lowest <= FAR * span) return 0;
+  const step = roundStep(span / 2);
+  return Math.max(0, Math.floor((lowest - span / 4) / step) * step);
+}
+
+/** Returns the axis that several plots share: where it starts, and the value that it reaches at least. */
+export function sharedAxis(plots, hidden) {
+  const shown = plots.map((plot) => shownPlot(plot, hidden));
+  return { from: Math.min(...shown.map(({ from }) => from)), least: Math.max(...shown.flatMap(({ series }) => series.filter(isMain).map(highest)), 0) };
+}
+
+/** Returns the lines of the tooltip for values: a curve on the base has its own value and the sum. */
+export function valueLines({ series }, index, exact) {
+  return series
+    .filter(({ silent }) => !silent)
+    .map(({ name, values, own }) => {
+      const value = values[index] ?? null;
+      if (value === null) return [name, "– (not recorded)"];
+      return own ? [name, `${exact(own[index])} + ${formatBytes(value - own[index])} = ${formatBytes(value)}`] : [name, exact(value)];
+    });
 }
 
 export function recomputePlot(detail) {

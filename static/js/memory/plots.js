@@ -2,7 +2,7 @@
 import { h, svg } from "#js/core/dom.js";
 import { exactBytes, formatBytes } from "#js/core/format.js";
 import { Plot } from "#js/core/plot.js";
-import { graphPlot, hiddenAtFirst, recomputePlot, runPlot, shownPlot } from "#js/memory/model.js";
+import { graphPlot, hiddenAtFirst, nameOf, recomputePlot, runPlot, sharedAxis, shownPlot, valueLines } from "#js/memory/model.js";
 
 const DASH = { solid: "", dashed: "5 3", dotted: "1.5 2.5" };
 
@@ -13,10 +13,11 @@ function key({ colour, dash = "solid", filled = false }) {
   return svg("svg", { width: 22, height: 8, "aria-hidden": "true" }, line);
 }
 
-/** Mounts a plot with its legend; `context`: hide (keys, default null), view, open(index), remember({view, hide}), least, hint. */
+/** Mounts a plot with its legend; `context`: hide (keys, default null), view, open(index), remember({view, hide}), axis(hidden), hint. */
 function mount(box, full, context = {}) {
   const hidden = new Set(context.hide ?? hiddenAtFirst(full.series));
-  const dataOf = () => ({ ...shownPlot(full, hidden), least: context.least });
+  let shown = null;
+  const dataOf = () => (shown = { ...shownPlot(full, hidden), ...context.axis?.(hidden) });
   const legend = h("div", { class: "choices series-legend", role: "group", "aria-label": "Series" });
   const picture = h("div", { class: "plot" });
   const tools = h("span", { class: "plot-hint dim" }, context.hint ?? "drag to zoom · double-click to show all");
@@ -31,20 +32,29 @@ function mount(box, full, context = {}) {
       all.hidden = view === null;
       context.remember?.({ view });
     },
-    more: (index) => full.more(index),
+    lines: (index) => [
+      ["", full.names[index]],
+      ...full.more(index),
+      ...valueLines(shown, index, exactBytes),
+      ...shown.markers.filter((marker) => marker.index === index && marker.name).map(({ name }) => ["▼", name]),
+    ],
     labelOf: (index) => full.labelOf?.(index) ?? null,
     labelsIn: (...asked) => full.labelsIn?.(...asked) ?? null,
   });
+  const said = new Map();
   const fill = () => legend.replaceChildren(...full.series.filter(({ silent }) => !silent).map(item));
   const item = (series) => {
     const toggle = h("input", { type: "checkbox", checked: !hidden.has(series.key), onchange: () => {
       if (toggle.checked) hidden.delete(series.key);
       else hidden.add(series.key);
       if (series.key === "live") toggle.checked ? hidden.delete("line") : hidden.add("line");
+      if (series.key === "base") for (const [one, name] of said) name.textContent = nameOf(one, hidden);
       plot.show(dataOf());
       context.remember?.({ hide: [...hidden] });
     } });
-    return h("label", { class: "series-key" }, toggle, key(series), series.name);
+    const name = h("span", {}, nameOf(series, hidden));
+    said.set(series, name);
+    return h("label", { class: "series-key" }, toggle, key(series), name);
   };
   fill();
   return {
@@ -61,8 +71,7 @@ function mount(box, full, context = {}) {
 /** Draws one graph, or two with a shared x zoom, and returns the plots. */
 export function mountGraphMemory(boxes, { left, right = null, places, same = false }, context = {}) {
   const plots = [left, right].map((memory) => memory && graphPlot(memory, places));
-  const highest = (plot) => Math.max(0, ...plot.series.filter(({ key }) => ["alloc", "measured"].includes(key)).map(({ values }) => values.reduce((most, value) => Math.max(most, value ?? 0), 0)));
-  const least = right ? Math.max(...plots.map(highest)) : undefined;
+  const axis = right ? (hidden) => sharedAxis(plots, hidden) : undefined;
   const made = [];
   let moving = false;
   const follow = (from, view) => {
@@ -75,9 +84,9 @@ export function mountGraphMemory(boxes, { left, right = null, places, same = fal
   boxes.forEach((box, index) => {
     made[index] = mount(box, plots[index], {
       ...context,
-      least,
+      axis,
       open: index === 0 && left.nodes ? context.open : undefined,
-      hint: index === 0 && left.nodes && context.open ? "drag to zoom · double-click to show all · click for live storages" : undefined,
+      hint: index === 0 && left.nodes && context.open ? "drag to zoom · click for live storages" : undefined,
       remember: (change) => {
         if ("view" in change) follow(index, change.view);
         if (index === 0) context.remember?.(change);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import {
-  clampView, labelled, linearTicks, logFits, logTicks, placeX, pointAt, rangeInView, rangeOf, roundUp, scaleOf, stepLabels, thinned, zoomed,
+  axisStart, clampView, labelled, linearTicks, logFits, logTicks, placeX, pointAt, rangeInView, rangeOf, roundUp, scaleOf, stepLabels, thinned, zoomed,
 } from "../../../static/js/core/plot_model.js";
 
 test("ticks are round and inside", () => {
@@ -102,4 +102,13 @@ test("labels have room", () => {
   assert.deepEqual(labelled([0, 4], 400, 76), [0, 1, 2, 3, 4]);
   const many = labelled([0, 5000], 800, 76);
   assert.ok(many.length <= 12 && many[0] === 0);
+});
+
+test("an axis that leaves out zero says so", () => {
+  const format = (value) => `${value} MB`;
+  assert.equal(axisStart({ low: 3.2, high: 5 }, format), "The axis starts at 3.2 MB.");
+  assert.equal(axisStart({ low: 0, high: 5 }, format), null);
+  assert.equal(axisStart({ low: -2, high: 5 }, format), null);
+  assert.equal(axisStart({ low: -5, high: -2 }, format), "The axis ends at -2 MB.");
+  assert.equal(rangeInView([{ values: [7, 9] }], [0, 1], null, 6).low, 6);
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { graphPlot, hiddenAtFirst, recomputePlot, runPlot, shownPlot, stepLabels } from "../../../static/js/memory/model.js";
+import { graphPlot, hiddenAtFirst, recomputePlot, runPlot, sharedAxis, shownPlot, stepLabels, valueLines } from "../../../static/js/memory/model.js";
 
 const nodes = {
   snode: ["op0", "op1", "op2"], after_alloc_bytes: [512, 1536, 1088], after_free_bytes: [512, 1024, 1088], measured_bytes: [512, 1536, null],
@@ -30,6 +30,41 @@ test("what would press the curves flat begins hidden, and its markers go with it
   const shown = shownPlot(plot, new Set(["base", "alloc", "reserved"]));
   assert.deepEqual(shown.series.map(({ key }) => key), ["free", "measured"]);
   assert.deepEqual(shown.markers.map(({ series }) => series), [1, 1]);
+});
+
+test("the base is stacked below the curves and the legend says so", () => {
+  const plot = graphPlot(memory, places);
+  const shown = shownPlot(plot, new Set(["reserved"]));
+  const of = (key) => shown.series.find((one) => one.key === key);
+  assert.deepEqual(of("base").values, [384, 384, 384]);
+  assert.deepEqual(of("alloc").values, [896, 1920, 1472]);
+  assert.deepEqual(of("measured").values, [896, 1920, null]);
+  assert.deepEqual([of("alloc").name, of("measured").name], ["estimated after alloc + base", "measured + base"]);
+  assert.equal(shown.from, 0);
+  const without = shownPlot(plot, new Set(["base", "reserved"])).series.find(({ key }) => key === "measured");
+  assert.deepEqual([without.name, without.values], ["measured", [512, 1536, null]]);
+});
+
+test("the values under the cursor are exact, with the sum", () => {
+  const shown = shownPlot(graphPlot(memory, places), new Set(["reserved"]));
+  const exact = (value) => `${value} B`;
+  assert.deepEqual(valueLines(shown, 1, exact).at(-1), ["measured + base", "1536 B + 384 B = 1.9 kB"]);
+  assert.deepEqual(valueLines(shown, 2, exact).at(-1), ["measured + base", "– (not recorded)"]);
+});
+
+test("an estimate that counts another base stands on its own", () => {
+  const other = graphPlot({ ...memory, base_bytes: 1000 }, places);
+  const shown = shownPlot(other, new Set());
+  assert.deepEqual(shown.series.slice(0, 2).map(({ name }) => name), ["base: inputs and parameters that stay", "estimated after alloc + base of 1.0 kB"]);
+  assert.deepEqual(shown.series.slice(0, 2).map(({ values }) => values[0]), [384, 1512]);
+});
+
+test("the axis starts in a base that would press the curves flat", () => {
+  const high = graphPlot({ ...memory, base_bytes: 3_200_000, nodes: { ...nodes, measured_base_bytes: [3_200_000, 3_200_000, 3_200_000] } }, places);
+  const { from } = shownPlot(high, new Set());
+  assert.ok(from > 3_195_000 && from < 3_200_000 && from % 500 === 0);
+  assert.equal(shownPlot(high, new Set(["base"])).from, 0);
+  assert.deepEqual(sharedAxis([high, graphPlot(memory, places)], new Set()), { from: 0, least: 3_201_536 });
 });
 
 test("without a schedule the launches are the axis", () => {
