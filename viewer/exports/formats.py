@@ -45,7 +45,7 @@ FORMATS = (
         "chrome_trace",
         "trace.json",
         "events",
-        "compiles, steps, calls, launches and live bytes for Perfetto",
+        "compiles, steps, calls, launches, device work and live bytes for Perfetto and Holistic Trace Analysis",
     ),
     Format("raw", "raw_payload", "-", "bytes", "the payload of a record", is_binary=True),
 )

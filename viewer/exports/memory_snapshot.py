@@ -13,6 +13,7 @@ from stepscope.viewer.memory.queries.graph_index import graph_index, label_of
 from stepscope.viewer.store.trace import Trace
 
 _ALIGNED = 512
+_OF_TORCH = "/site-packages/torch/"
 
 
 def export(trace: Trace, wanted: Wanted) -> int:
@@ -73,10 +74,13 @@ def _segment(device: int, place: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Frames:
-    """The stack that is shown for an allocation: the buffer and its kernel, then model lines, innermost first."""
+    """The stack that is shown for a storage: the buffer and its kernel, then lines of the program, innermost first.
+
+    An allocation has the model lines that its kernel computes, and the lines that called the compiled function. Where
+    an input was allocated is not recorded, so it has the latter alone."""
 
     def __init__(self, trace: Trace) -> None:
-        self._trace, self._stacks = trace, queries.stacks(trace)
+        self._trace, self._stacks, self._callers = trace, queries.stacks(trace), queries.callers(trace)
         self._known: dict[tuple[int, str, int | None, str], list[dict[str, Any]]] = {}
 
     def of(self, row: queries.StorageRow) -> list[dict[str, Any]]:
@@ -91,10 +95,24 @@ class _Frames:
         kernel = places.kernel(site)
         name = f"{row.name} ({kernel or row.kind})"
         own = {"filename": f"graph {row.graph}: {label}", "line": 0, "name": name}
+        lines = self._called_at(row.graph)
+        if row.kind != "input":
+            model = self._model_lines(site)
+            lines = [*(lines[:-1] if _is_inside(model, lines) else []), *model]
+        return [own, *({"filename": f["file"], "line": f["line"], "name": _named(f)} for f in reversed(lines))]
+
+    def _model_lines(self, site: int | None) -> list[dict[str, Any]]:
         stacks = loads(self._stacks.get(site, "[]").encode()) if site is not None else []
-        lines: list[dict[str, Any]] = next((stack for stack in stacks if stack), [])
-        model = [{"filename": f["file"], "line": f["line"], "name": _named(f)} for f in reversed(lines)]
-        return [own, *model]
+        return next((stack for stack in stacks if stack), [])
+
+    def _called_at(self, graph: int) -> list[dict[str, Any]]:
+        lines: list[dict[str, Any]] = loads(self._callers.get(graph, "[]").encode())
+        return [line for line in lines if _OF_TORCH not in line["file"].replace("\\", "/")]
+
+
+def _is_inside(model: list[dict[str, Any]], callers: list[dict[str, Any]]) -> bool:
+    """Return whether the model lines begin in the function that the callers called."""
+    return bool(model and callers) and all(model[0][key] == callers[-1][key] for key in ("file", "function"))
 
 
 def _named(line: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from stepscope.viewer.graphs.queries.graphs import graph_label
@@ -49,28 +49,37 @@ _SPANS = """
 _HOST = """
     SELECT * EXCLUDE (depth) FROM (
         SELECT c.thread, c.start_ns, nullif(greatest(c.duration_ns, -1), -1) AS duration_ns, c.call, NULL AS launch,
-               NULL AS site, c.step, c.graph, g.compile_id, g.phase, c.function, c.state, c.launches, c.depth
+               NULL AS site, c.step, c.graph, g.compile_id, g.phase, c.function, c.state, c.launches, c.depth,
+               c.state = 'replayed' AND c.call IN (
+                   SELECT call FROM launches WHERE log = $1 AND device_duration_ns IS NOT NULL
+               ) AS is_timed
         FROM calls c LEFT JOIN graphs g ON g.graph = c.graph WHERE c.log = $1
           AND c.state <> 'printed'
         UNION ALL
         SELECT l.thread, l.start_ns, l.duration_ns, l.call, l.launch, l.site, l.step, c.graph, NULL, NULL, NULL,
-               c.state, NULL, c.depth
+               c.state, NULL, c.depth, l.device_duration_ns IS NOT NULL
         FROM launches l JOIN calls c ON c.call = l.call WHERE l.log = $1 AND c.state <> 'replayed'
           AND (l.duration_ns IS NOT NULL OR NOT l.returned)
     ) ORDER BY thread, start_ns, duration_ns DESC NULLS LAST, depth, launch NULLS FIRST, call
 """
 _DEVICE = """
-    SELECT thread, start_ns, device_duration_ns, launch, site, step FROM launches
-    WHERE log = $1 AND device_duration_ns IS NOT NULL ORDER BY thread, start_ns, launch
+    SELECT l.thread, l.start_ns, l.start_ns + coalesce(l.duration_ns, 0)::HUGEINT, l.device_duration_ns, l.launch,
+           l.site, l.step, l.call, c.state = 'replayed'
+    FROM launches l JOIN calls c ON c.call = l.call WHERE l.log = $1 AND l.device_duration_ns IS NOT NULL
+    ORDER BY l.start_ns, l.launch
 """
 _LIVE = "SELECT device, ns, live_bytes FROM live_bytes WHERE log = $1 ORDER BY device, ns, rowid"
 _THREADS = {
     "steps": "SELECT 0 FROM steps WHERE log = ? AND start_ns IS NOT NULL LIMIT 1",
     "spans": "SELECT DISTINCT thread FROM spans WHERE log = ? ORDER BY 1",
     "calls": "SELECT thread FROM calls WHERE log = ? GROUP BY 1 ORDER BY min(start_ns), 1",
-    "device": "SELECT thread FROM launches WHERE log = ? AND device_duration_ns IS NOT NULL"
-    " GROUP BY 1 ORDER BY min(start_ns), 1",
 }
+
+
+_DEVICE_THREADS = """
+    SELECT thread FROM launches WHERE log = ? AND device_duration_ns IS NOT NULL AND NOT list_contains(?, site)
+    GROUP BY 1 ORDER BY min(start_ns), 1
+"""
 
 
 class ExportedClock(NamedTuple):
@@ -128,15 +137,20 @@ class HostSpan(NamedTuple):
     label: str | None
     state: str
     launches: int | None
+    is_timed: bool
+    """Whether the time of the launch on the device is known, or of a launch of a replayed CUDA graph."""
 
 
 class DeviceSpan(NamedTuple):
     thread: int
     host_start_ns: int
+    host_end_ns: int
     duration_ns: int
     launch: int
     site: int
     step: int
+    call: int
+    is_replayed: bool
 
 
 class SiteName(NamedTuple):
@@ -144,6 +158,8 @@ class SiteName(NamedTuple):
     kind: str
     source: str | None
     """Innermost model line, such as ``/src/model.py:12``."""
+    modules: list[str]
+    """Paths of the model's modules, such as ``Sequential.2 (GELU)``."""
 
 
 def log_clocks(trace: Trace) -> list[ExportedClock]:
@@ -164,9 +180,18 @@ def log_clocks(trace: Trace) -> list[ExportedClock]:
     return clocks
 
 
-def threads(trace: Trace, log: int) -> dict[str, list[int]]:
-    """Return the threads that have `steps` (as thread 0), `spans`, `calls` and `device` rows."""
-    return {what: [thread for (thread,) in sql.rows(trace, query, [log])] for what, query in _THREADS.items()}
+def threads(trace: Trace, log: int, kernels: Sequence[int]) -> dict[str, list[int]]:
+    """Return the threads that have `steps` (as thread 0), `spans`, `calls`, and `device` work of sites that are not in
+    `kernels`."""
+    found = {what: [thread for (thread,) in sql.rows(trace, query, [log])] for what, query in _THREADS.items()}
+    return {**found, "device": [thread for (thread,) in sql.rows(trace, _DEVICE_THREADS, [log, kernels])]}
+
+
+def timed_launches(trace: Trace, log: int) -> tuple[int, int]:
+    """Return the number of launches whose time on the device is known, and of all."""
+    query = "SELECT count(device_duration_ns), count(*) FROM launches WHERE log = ?"
+    ((timed, launches),) = sql.rows(trace, query, [log])
+    return timed, launches
 
 
 def steps(trace: Trace, log: int) -> Iterator[StepSpan]:
@@ -186,15 +211,16 @@ def compile_instants(trace: Trace, log: int) -> Iterator[CompileInstant]:
 def host_spans(trace: Trace, log: int) -> Iterator[HostSpan]:
     """Yield calls and launches by thread and start, with enclosing spans before the nested ones."""
     for row in _stream(trace, _HOST, log):
-        thread, start_ns, duration_ns, call, launch, site, step, graph, compile_id, phase, function, state, count = row
+        *about, graph, compile_id, phase, function, state, count, is_timed = row
         label = None
         if function is not None:
             label = graph_label(graph, compile_id, phase)
             label = label if function == "call" else f"{label} · {function}"
-        yield HostSpan(thread, start_ns, duration_ns, call, launch, site, step, graph, label, state, count)
+        yield HostSpan._make([*about, graph, label, state, count, is_timed])
 
 
 def device_spans(trace: Trace, log: int) -> Iterator[DeviceSpan]:
+    """Yield launches whose time on the device is known, in the order in which the host began them."""
     yield from (DeviceSpan(*row) for row in _stream(trace, _DEVICE, log))
 
 
@@ -204,8 +230,11 @@ def live_bytes(trace: Trace, log: int) -> Iterator[tuple[str, int, int]]:
 
 
 def site_names(trace: Trace, log: int) -> dict[int, SiteName]:
-    found = _stream(trace, "SELECT site, kernel, kind, stacks FROM sites WHERE log = $1", log)
-    return {site: SiteName(kernel, kind, _source(stacks)) for site, kernel, kind, stacks in found}
+    found = _stream(trace, "SELECT site, kernel, kind, stacks, modules FROM sites WHERE log = $1", log)
+    return {
+        site: SiteName(kernel, kind, _source(stacks), sql.json_value(modules) or [])
+        for site, kernel, kind, stacks, modules in found
+    }
 
 
 def _source(stacks: str | None) -> str | None:

@@ -119,5 +119,11 @@ def stacks(trace: Trace) -> dict[int, str]:
     return dict(sql.rows(trace, "SELECT site, stacks FROM sites"))
 
 
+def callers(trace: Trace) -> dict[int, str]:
+    """Return the stack that called the compiled function of each graph as a JSON list, outermost first."""
+    query = "SELECT g.graph, any_value(c.stack) FROM graphs g JOIN compiles c USING (log, compile_id) GROUP BY g.graph"
+    return {graph: stack for graph, stack in sql.rows(trace, query) if stack is not None}
+
+
 def _quoted(path: Path) -> str:
     return "'" + str(path).replace("'", "''") + "'"

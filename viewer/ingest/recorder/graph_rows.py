@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from stepscope.tracer.schema.constants import PRINTED_KEY, PRINTER_LEAVES_OUT
-from stepscope.tracer.schema.graphs import Argument, Graph, LaunchSite, Provenance
+from stepscope.tracer.schema.graphs import Argument, Graph, LaunchSite, Provenance, SiteProvenance
 from stepscope.tracer.schema.launches import SameTensors, Tensors, TunedKernels
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.lenient_json import dumps
@@ -90,6 +90,7 @@ class GraphRows:
                 aten="[]",
                 fx_nodes="[]",
                 stacks="[]",
+                modules="[]",
             )
         return self._site_ids[key]
 
@@ -124,16 +125,16 @@ class GraphRows:
             )
         provenance = self.provenance.get(graph.graph)
         stacks = model_lines(provenance, [site.site for site in graph.sites], caller)
-        nodes = {site.site: site.fx_nodes for site in provenance.sites} if provenance else {}
+        known = {site.site: site for site in provenance.sites} if provenance else {}
         new = {site.site: site for site in reversed(graph.sites) if (graph.graph, site.site) not in self._site_ids}
         sites = [site for site in graph.sites if new.get(site.site) is site]
         for site in sites:  # arguments name sites that come later
             self._site_ids[graph.graph, site.site] = self.rows.new_id("sites")
         for site in sites:
-            self._add_site(graph.graph, graph_id, site, stacks.get(site.site, []), nodes.get(site.site, []))
+            self._add_site(graph.graph, graph_id, site, stacks.get(site.site, []), known.get(site.site))
 
     def _add_site(
-        self, number: int, graph_id: int, site: LaunchSite, stacks: list[list[ModelLine]], nodes: list[str]
+        self, number: int, graph_id: int, site: LaunchSite, stacks: list[list[ModelLine]], known: SiteProvenance | None
     ) -> None:
         site_id = self._site_ids[number, site.site]
         self.rows.add(
@@ -152,8 +153,9 @@ class GraphRows:
             outputs=dumps(site.outputs),
             source_nodes=dumps(site.source_nodes),
             aten=dumps(site.aten),
-            fx_nodes=dumps(nodes),
+            fx_nodes=dumps(known.fx_nodes if known else []),
             stacks=dumps(stacks),
+            modules=dumps(known.modules if known else []),
         )
         for position, argument in enumerate(site.arguments):
             self._add_argument(number, site_id, position, argument)
