@@ -13,6 +13,7 @@ from stepscope.tracer._version import __version__
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.inductor.cpp_wrapper import shim_errors
+from stepscope.tracer.runtime.machine import machine
 from stepscope.tracer.schema.constants import CALL_RAISED, FORMAT_VERSION
 from stepscope.tracer.schema.process_ends import Frame, UncaughtException
 from stepscope.tracer.schema.records import Run
@@ -51,6 +52,7 @@ def run_record(rank: int | None, config: TraceConfig, *, forked: bool = False) -
         forked=forked,
         guesses_steps=True,
         loads_data=_loads_data(torch),
+        machine=machine(torch),
     )
 
 

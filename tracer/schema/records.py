@@ -23,6 +23,7 @@ from stepscope.tracer.schema import (
     steps,
     values,
 )
+from stepscope.tracer.schema.machine import Machine
 from stepscope.tracer.schema.record import Record, records_of
 
 _MODULES = (graphs, launches, steps, scalars, values, statistics, memory, gaps, process_ends)
@@ -60,6 +61,8 @@ class Run(Record):
     """Whether the steps of calls are preliminary, and `StepMarks` decide which step each call belongs to."""
     loads_data: bool = False
     """Whether the process is a worker of a `DataLoader`; its steps are those of the process that it feeds."""
+    machine: Machine | None = None
+    """The machine and the installed software; None if another process wrote the record, or in older logs."""
 
 
 RECORD_TYPES: tuple[type[Record], ...] = (Run, *(kind for module in _MODULES for kind in records_of(module)))
