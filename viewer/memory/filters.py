@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 KIND_NAMES = {
     "parameter": "parameter",
+    "buffer": "buffer of a module",
     "input": "input",
+    "unknown": "input or parameter",
+    "gradient": "gradient",
     "saved": "saved for backward",
     "temporary": "temporary",
     "output": "output",
@@ -90,6 +93,7 @@ def treemap_cells(alive: Alive) -> list[dict[str, Any]]:
         {
             "kind": row.kind,
             "name": row.name,
+            "program": row.program or "",
             "bytes": row.storage_bytes,
             "graph": row.graph,
             "text": f"{basename(row.source.file)}:{row.source.line}" if row.source else "",
@@ -103,7 +107,7 @@ def treemap_cells(alive: Alive) -> list[dict[str, Any]]:
         rest = size - sum(cell["bytes"] for cell in shown)
         if rest > 0:
             name = plural(sum(group.storages for group in mine) - len(shown), "smaller storage")
-            cells.append({"kind": kind, "name": name, "bytes": rest, "graph": None, "text": ""})
+            cells.append({"kind": kind, "name": name, "program": "", "bytes": rest, "graph": None, "text": ""})
     return cells
 
 

@@ -9,14 +9,17 @@ Position p of a call is the time while launch p (counted from 0) runs, or, after
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from stepscope.viewer.graphs.rows import SourceLine
 
-AliveKind = Literal["parameter", "input", "saved", "temporary", "output"]
-"""``parameter``: an input of calls in several steps; ``saved``: created by a forward call and used by a backward
-call; ``output``: created by the call and alive after it; ``temporary``: created and freed by the call."""
-ALIVE_KINDS: tuple[AliveKind, ...] = ("parameter", "input", "saved", "temporary", "output")
+AliveKind = Literal["parameter", "buffer", "input", "unknown", "gradient", "saved", "temporary", "output"]
+"""``buffer``: a buffer of a module; ``unknown``: an input or a parameter, because the log does not tell which;
+``gradient``: what a backward graph gets or returns; ``saved``: kept by a forward graph for its backward graph;
+``output``: alive after the call that created it; ``temporary``: created and freed by the call."""
+ALIVE_KINDS: tuple[AliveKind, ...] = get_args(AliveKind)
+INPUT_KINDS: tuple[AliveKind, ...] = ("parameter", "buffer", "input", "unknown", "saved")
+"""Kinds of storages that a call may have been given."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,9 @@ class AliveRow:
     """First call that saw the storage; `storage` is its number in that call."""
     storage: int
     name: str
-    """Name in the inspected call, else in the first call that saw it."""
+    """Name of the buffer that had it at that moment in the inspected call, else in the first call that saw it."""
+    program: str | None
+    """Name in the user's program, such as ``self.layers.3.weight``; None if it has none or it is unknown."""
     other_names: list[str]
     """Other names of the same memory in the wrapper: reuses and aliases."""
     storage_bytes: int
