@@ -11,7 +11,7 @@ from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.text.formats import basename, plural
 
 if TYPE_CHECKING:
-    from stepscope.viewer.memory.rows import Alive, AliveGroup, GraphMemory, LifetimeMismatchRow
+    from stepscope.viewer.memory.rows import Alive, AliveGroup, GraphMemory, Leak, LifetimeMismatchRow
 
 KIND_NAMES = {
     "parameter": "parameter",
@@ -33,6 +33,7 @@ MOST_CELLS = 240
 MOST_REPORTED = 1500
 """Maximum number of nodes of a curve in a report; longer columns are cut."""
 _SHOWN_NAMES = 8
+_LEAK_COLUMNS = ("log", "steps", "live_bytes", "held_bytes", "left_bytes")
 _MAY_BE_UNKNOWN = ("allocated_bytes", "reserved_bytes", "mismatches")
 
 
@@ -142,6 +143,11 @@ def plot_memory(memory: GraphMemory) -> GraphMemory:
     return replace(memory, kernels={}, nodes=nodes, positions=None if nodes is not None else memory.positions)
 
 
+def plot_leaks(leaks: Iterable[Leak]) -> list[dict[str, Any]]:
+    """Return the columns that the plots of leaks need."""
+    return [{name: getattr(leak, name) for name in _LEAK_COLUMNS} for leak in leaks]
+
+
 def plot_places(sources: Mapping[int, SourceLine], *memories: GraphMemory | None) -> dict[str, Any]:
     """Return the kernels and lines of launch sites; sites refer to them by index because many sites share them."""
     kernels: dict[str, int] = {}
@@ -199,6 +205,7 @@ FILTERS = {
     "bar_parts": bar_parts,
     "mini_points": mini_points,
     "plot_memory": plot_memory,
+    "plot_leaks": plot_leaks,
     "plot_places": plot_places,
     "mismatch_place": mismatch_place,
     "runs_of": runs_of,

@@ -25,6 +25,7 @@ K = TypeVar("K", bound=Hashable)
 MOST_ROWS = 2000
 _MOST_NAMES = 8
 _UNKNOWN = ProgramName(None, None)
+_RESULTS: dict[InputKind | None, AliveKind] = {"output": "output", "gradient": "gradient", "saved": "saved"}
 _INPUTS: dict[InputKind | None, AliveKind] = {
     "parameter": "parameter", "buffer": "buffer", "input": "input", "gradient": "gradient", "saved": "saved",
 }  # fmt: skip
@@ -157,7 +158,8 @@ def _row_of_call(
     if made:
         owner = name if is_own else places.owner(one.first_name)
         site = places.writer(owner, one.site if owner == one.first_name else None)
-    known = where.names(call.graph).get(name, _UNKNOWN)
+    names = where.names(call.graph)
+    known = names.get(name, _UNKNOWN)
     died_ns = one.died_ns
     if died_ns is None and one.dead is not None:
         died_ns = starts[min(one.dead, len(starts) - 1)]
@@ -169,7 +171,7 @@ def _row_of_call(
         other_names=where.places(call.graph).other_names(name),
         storage_bytes=one.storage_bytes,
         device=one.device,
-        kind=_kind_in_call(call, one, made, known),
+        kind=_kind_in_call(call, one, made, known, any(other.kind in _RESULTS for other in names.values())),
         graph=one.graph,
         step=one.step,
         site=site,
@@ -181,16 +183,17 @@ def _row_of_call(
     )
 
 
-def _kind_in_call(call: MeasuredCall, one: _Found, made: bool, known: ProgramName) -> AliveKind:
-    """Return the kind that PyTorch's records state, else the one that follows from the storage's lifetime."""
+def _kind_in_call(call: MeasuredCall, one: _Found, made: bool, known: ProgramName, all_known: bool) -> AliveKind:
+    """Return the kind that PyTorch's records state, else the one that follows from the storage's lifetime. If all
+    results of the graph are known, other storages that it leaves die with the frame of its call."""
     if one.kind == "input":
         if made and call.phase == "backward" and one.phase == "forward":
             return "saved"
         return _INPUTS.get(known.kind, "input" if made else "unknown")
     if one.dead is not None:
         return "temporary"
-    if known.kind in ("output", "gradient", "saved"):
-        return known.kind
+    if all_known:
+        return _RESULTS.get(known.kind, "temporary")
     return "saved" if one.met_by_backward and one.phase == "forward" else "output"
 
 
