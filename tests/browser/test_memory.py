@@ -44,7 +44,7 @@ def test_a_curve_reads_exact_bytes_with_kernel_and_line(visit: Visit, memory_add
         "op1",
         "cpp_fused_relu_0",
         "model.py:11",
-        "measured 1,536 B (1.5 kB)",
+        "measured + base 1,536 B (1.5 kB) + 384 B = 1.9 kB",
         "1 lifetime mismatch",
         "measured peak",
     ):
@@ -75,14 +75,14 @@ def test_a_click_on_a_node_changes_only_what_is_alive(visit: Visit, memory_addre
 def test_zoom_and_hidden_series_stand_in_the_address(visit: Visit, memory_address: str) -> None:
     page = visit.page
     page.goto(f"{memory_address}/graphs/0/memory")
-    page.get_by_label("measured", exact=True).uncheck()
+    page.get_by_label("measured + base", exact=True).uncheck()
     expect(page).to_have_url(re.compile("measured"))
     page.locator(".plot .picture").focus()
     page.keyboard.press("End")
     page.keyboard.press("+")
     expect(page).to_have_url(re.compile("from=1"))
     page.reload()
-    expect(page.get_by_label("measured", exact=True)).not_to_be_checked()
+    expect(page.get_by_label("measured + base", exact=True)).not_to_be_checked()
     page.locator(".plot .picture").focus()
     page.keyboard.press("0")
     expect(page).not_to_have_url(re.compile("from="))

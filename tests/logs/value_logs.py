@@ -81,6 +81,12 @@ class Program:
             self.memory.append(MemoryStatement("allocate", name, "call", len(self.sites) + 10))
         return self
 
+    def reuse(self, name: str, of: str) -> Program:
+        """Let `name` take over the memory of `of`."""
+        self.allocated.add(name)
+        self.memory.append(MemoryStatement("reuse", name, "call", len(self.sites) + 10, of))
+        return self
+
     def free(self, *names: str) -> Program:
         for name in names:
             self.memory.append(MemoryStatement("free", name, "call", len(self.sites) + 10))

@@ -11,11 +11,14 @@ from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.text.formats import basename, plural
 
 if TYPE_CHECKING:
-    from stepscope.viewer.memory.rows import Alive, AliveGroup, GraphMemory, LifetimeMismatchRow
+    from stepscope.viewer.memory.rows import Alive, AliveGroup, GraphMemory, Leak, LifetimeMismatchRow
 
 KIND_NAMES = {
     "parameter": "parameter",
+    "buffer": "buffer of a module",
     "input": "input",
+    "unknown": "input or parameter",
+    "gradient": "gradient",
     "saved": "saved for backward",
     "temporary": "temporary",
     "output": "output",
@@ -30,6 +33,7 @@ MOST_CELLS = 240
 MOST_REPORTED = 1500
 """Maximum number of nodes of a curve in a report; longer columns are cut."""
 _SHOWN_NAMES = 8
+_LEAK_COLUMNS = ("log", "steps", "live_bytes", "held_bytes", "left_bytes")
 _MAY_BE_UNKNOWN = ("allocated_bytes", "reserved_bytes", "mismatches")
 
 
@@ -90,6 +94,7 @@ def treemap_cells(alive: Alive) -> list[dict[str, Any]]:
         {
             "kind": row.kind,
             "name": row.name,
+            "program": row.program or "",
             "bytes": row.storage_bytes,
             "graph": row.graph,
             "text": f"{basename(row.source.file)}:{row.source.line}" if row.source else "",
@@ -103,7 +108,7 @@ def treemap_cells(alive: Alive) -> list[dict[str, Any]]:
         rest = size - sum(cell["bytes"] for cell in shown)
         if rest > 0:
             name = plural(sum(group.storages for group in mine) - len(shown), "smaller storage")
-            cells.append({"kind": kind, "name": name, "bytes": rest, "graph": None, "text": ""})
+            cells.append({"kind": kind, "name": name, "program": "", "bytes": rest, "graph": None, "text": ""})
     return cells
 
 
@@ -136,6 +141,11 @@ def plot_memory(memory: GraphMemory) -> GraphMemory:
         unknown: dict[str, Any] = {name: [] for name in _MAY_BE_UNKNOWN if not any(getattr(nodes, name))}
         nodes = replace(nodes, kind=[], alloc_bytes=[], free_bytes=[], position=[], launched=[], **unknown)
     return replace(memory, kernels={}, nodes=nodes, positions=None if nodes is not None else memory.positions)
+
+
+def plot_leaks(leaks: Iterable[Leak]) -> list[dict[str, Any]]:
+    """Return the columns that the plots of leaks need."""
+    return [{name: getattr(leak, name) for name in _LEAK_COLUMNS} for leak in leaks]
 
 
 def plot_places(sources: Mapping[int, SourceLine], *memories: GraphMemory | None) -> dict[str, Any]:
@@ -195,6 +205,7 @@ FILTERS = {
     "bar_parts": bar_parts,
     "mini_points": mini_points,
     "plot_memory": plot_memory,
+    "plot_leaks": plot_leaks,
     "plot_places": plot_places,
     "mismatch_place": mismatch_place,
     "runs_of": runs_of,

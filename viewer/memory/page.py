@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from stepscope.viewer.memory.queries.graphs import graphs_by_peak
 from stepscope.viewer.memory.queries.growth import growth
+from stepscope.viewer.memory.queries.leaks import leaks
 from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, check_mismatches
 from stepscope.viewer.memory.queries.mini_curves import MiniCurve, mini_curves
 from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
@@ -17,15 +18,17 @@ from stepscope.viewer.memory.queries.recompute import (
 )
 from stepscope.viewer.memory.queries.run import live_curve, run_peaks
 from stepscope.viewer.memory.queries.steps import RunCurve, run_curve
-from stepscope.viewer.memory.rows import GrowthRow, LifetimeMismatchRow, LiveCurve, RunPeak
+from stepscope.viewer.memory.rows import GrowthRow, Leak, LifetimeMismatchRow, LiveCurve, RunPeak
 from stepscope.viewer.overview.queries.runs import list_runs, log_or_first
 from stepscope.viewer.overview.rows import RunRow
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes
 from stepscope.viewer.web.addresses import NotThere, Page, Request, Twin
-from stepscope.viewer.web.parameters import DEVICE, END_NS, FIRST_STEP, LAST_STEP, LOG, START_NS, WIDTH, number
+from stepscope.viewer.web.parameters import DEVICE, END_NS, FIRST_STEP, LAST_STEP, LOG, START_NS, WIDTH, number, text
+from stepscope.viewer.web.parts import part
 
 MOST_GRAPHS = 12
+MOST_LEAKS = 6
 MOST_MISMATCHES = 200
 
 
@@ -40,6 +43,11 @@ class MemoryOverviewPage:
     graphs: list[MiniCurve]
     graphs_left: int
     growth: list[GrowthRow] | None
+    leaks: list[Leak]
+    """The leak in the address first, then those with most bytes per step."""
+    leaks_left: int
+    is_about_growth: bool
+    """Whether the address names a leak, which the page then shows first."""
     mismatches: list[LifetimeMismatchRow]
     checks: list[CheckMismatchRow]
     recompute: list[RecomputeRow]
@@ -55,8 +63,13 @@ class RecomputePage:
 
 
 def memory_page(trace: Trace, request: Request) -> MemoryOverviewPage:
-    runs, log = list_runs(trace), log_or_first(trace, request.optional_id("log"))
-    curve = run_curve_page(trace, request)
+    known, asked = part("Leaks", [], leaks, trace), request.text("growth")
+    named = [leak for leak in known if asked in {f"{one.growth.graph}.{one.growth.buffer}" for one in leak.buffers}]
+    if asked and not named:
+        raise NotThere(f"No leak of this trace is named “{asked[:80]}”; a leak has the name of a graph and a buffer.")
+    runs, log = list_runs(trace), named[0].log if named else log_or_first(trace, request.optional_id("log"))
+    shown = [*named, *(leak for leak in known if leak.log == log and leak not in named)]
+    curve = _curve(trace, request, log)
     minis, left = mini_curves(trace, MOST_GRAPHS)
     checks = check_mismatches(trace)
     return MemoryOverviewPage(
@@ -67,6 +80,9 @@ def memory_page(trace: Trace, request: Request) -> MemoryOverviewPage:
         graphs=minis,
         graphs_left=left,
         growth=growth(trace),
+        leaks=shown[:MOST_LEAKS],
+        leaks_left=max(0, len(shown) - MOST_LEAKS),
+        is_about_growth=bool(named),
         mismatches=lifetime_mismatches(trace)[:MOST_MISMATCHES],
         checks=checks[:MOST_MISMATCHES],
         recompute=recompute_mismatches(trace)[:MOST_MISMATCHES],
@@ -80,14 +96,13 @@ def _why_nothing(trace: Trace) -> str:
     return "The log contains no memory records of a compiled graph, or the recording of lifetimes was disabled."
 
 
-def run_curve_page(trace: Trace, request: Request) -> RunCurve | None:
-    log = log_or_first(trace, request.optional_id("log"))
+def _curve(trace: Trace, request: Request, log: int) -> RunCurve | None:
     first, last = request.optional_id("first_step"), request.optional_id("last_step")
     return run_curve(trace, log, first, last, request.text("device"))
 
 
 def run_curve_twin(trace: Trace, request: Request) -> RunCurve:
-    found = run_curve_page(trace, request)
+    found = _curve(trace, request, log_or_first(trace, request.optional_id("log")))
     if found is None:
         raise NotThere("This log has no lifetimes of storages in these steps.")
     return found
@@ -139,9 +154,10 @@ def recompute_verdict(row: RecomputeRow) -> str:
 
 
 RUN = (LOG, FIRST_STEP, LAST_STEP, DEVICE)
+GROWTH = text("growth", "A leak by the graph and the name of a buffer, such as 14.buf0; the page shows it first.")
 RECOMPUTE = number("recompute", "A mismatch of a recomputation by its id in the index.")
 ROUTES = (
-    Page("/memory", "memory/page.html", "Memory", MemoryOverviewPage, memory_page, RUN),
+    Page("/memory", "memory/page.html", "Memory", MemoryOverviewPage, memory_page, (*RUN, GROWTH)),
     Page("/recompute/{recompute}", "memory/recompute.html", "Memory", RecomputePage, recompute_page, (RECOMPUTE,)),
     Twin("/memory/live.json", LiveCurve, live_twin, (LOG, START_NS, END_NS, WIDTH, DEVICE)),
     Twin("/memory/steps.json", RunCurve, run_curve_twin, RUN),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.viewer.memory import graph_page
 from stepscope.viewer.memory import page as memory_page
-from stepscope.viewer.memory.filters import plot_memory, plot_places, shortened
+from stepscope.viewer.memory.filters import plot_leaks, plot_memory, plot_places, shortened
 from stepscope.viewer.memory.queries.run import live_curve
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.report.contents import Contents
@@ -157,5 +157,5 @@ def _plots(memory: ReportedMemory) -> dict[str, dict[str, Any]]:
     for recompute in memory.recompute:
         found[f"/recompute/{recompute.detail.row.recompute}"] = {"recompute": recompute.detail}
     if memory.run is not None and memory.run.curve is not None:
-        found["/memory"] = {"run": memory.run.curve}
+        found["/memory"] = {"run": memory.run.curve, "leaks": plot_leaks(memory.run.leaks)}
     return found

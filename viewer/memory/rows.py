@@ -9,14 +9,17 @@ Position p of a call is the time while launch p (counted from 0) runs, or, after
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from stepscope.viewer.graphs.rows import SourceLine
 
-AliveKind = Literal["parameter", "input", "saved", "temporary", "output"]
-"""``parameter``: an input of calls in several steps; ``saved``: created by a forward call and used by a backward
-call; ``output``: created by the call and alive after it; ``temporary``: created and freed by the call."""
-ALIVE_KINDS: tuple[AliveKind, ...] = ("parameter", "input", "saved", "temporary", "output")
+AliveKind = Literal["parameter", "buffer", "input", "unknown", "gradient", "saved", "temporary", "output"]
+"""``buffer``: a buffer of a module; ``unknown``: an input or a parameter, because the log does not tell which;
+``gradient``: what a backward graph gets or returns; ``saved``: kept by a forward graph for its backward graph;
+``output``: alive after the call that created it; ``temporary``: created and freed by the call."""
+ALIVE_KINDS: tuple[AliveKind, ...] = get_args(AliveKind)
+INPUT_KINDS: tuple[AliveKind, ...] = ("parameter", "buffer", "input", "unknown", "saved")
+"""Kinds of storages that a call may have been given."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,9 @@ class AliveRow:
     """First call that saw the storage; `storage` is its number in that call."""
     storage: int
     name: str
-    """Name in the inspected call, else in the first call that saw it."""
+    """Name of the buffer that had it at that moment in the inspected call, else in the first call that saw it."""
+    program: str | None
+    """Name in the user's program, such as ``self.layers.3.weight``; None if it has none or it is unknown."""
     other_names: list[str]
     """Other names of the same memory in the wrapper: reuses and aliases."""
     storage_bytes: int
@@ -339,6 +344,49 @@ class GrowthRow:
     site: int | None
     launch: int | None
     """Last launch that created the buffer."""
+
+
+@dataclass(frozen=True)
+class LeakedBuffer:
+    growth: GrowthRow
+    graph_label: str
+    program: str | None
+    """Name in the user's program, such as ``output 1``; None if it has none or it is unknown."""
+
+
+@dataclass(frozen=True)
+class LeakedStorage:
+    left: LeftBehindRow
+    launch: int | None
+    """Launch that wrote it first; None if it is unknown."""
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Buffers that the same objects hold and that each of the last steps left behind."""
+
+    name: str
+    """Graph and buffer of the largest, such as ``14.buf0``, which an address names."""
+    log: int
+    holders: list[str]
+    freed_by_collection: bool | None
+    bytes_per_step: int
+    storage_bytes: int
+    first_step: int
+    last_step: int
+    buffers: list[LeakedBuffer]
+    """Most bytes per step first."""
+    storages: list[LeakedStorage]
+    """Largest first, at most some of them."""
+    all_storages: int
+    steps: list[int]
+    """All steps of the log; the columns below have one entry for each."""
+    live_bytes: list[int | None]
+    """Live bytes at the end of the step, of all storages that compiled calls have used."""
+    held_bytes: list[int]
+    """Bytes of this leak that steps until then have left."""
+    left_bytes: list[int]
+    """Bytes of this leak that the step left."""
 
 
 @dataclass(frozen=True)

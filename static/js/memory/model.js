@@ -181,3 +181,15 @@ export function runPlot(curve) {
   const labelsIn = (view, width, least) => stepLabels(view, width, least, stepAt);
   return { label: "Live bytes over the steps", labelsIn, names, series, markers, labelOf: label, stepAt: (point) => curve.steps[stepAt(point)], more: () => [] };
 }
+
+/** Returns the plot of a leak: live bytes at the end of each step, and the part that the leaking steps left. */
+export function leakPlot({ steps, live_bytes: live, held_bytes: held, left_bytes: left }) {
+  const names = steps.map((step) => `end of step ${step}`);
+  const series = [
+    { key: "live", name: "live at the end of the step", colour: "accent", values: live },
+    { key: "held", name: "part of this leak", colour: "critical", filled: true, values: held },
+    { key: "held line", name: "", colour: "critical", values: held, silent: true },
+  ];
+  const markers = left.flatMap((bytes, index) => (bytes ? [{ index, key: "held line", name: `${formatBytes(bytes)} left by this step` }] : []));
+  return { label: "Live bytes at the end of each step", names, series: known(series), markers, labelOf: (index) => `step ${steps[index]}`, more: () => [] };
+}

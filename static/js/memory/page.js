@@ -1,6 +1,6 @@
 // The served memory pages: they contain the curves, fetch the live storages of a node and keep their state in the address.
 import { getJson, setState } from "#js/core/server.js";
-import { mountGraphMemory, mountRecompute, mountRun } from "#js/memory/plots.js";
+import { mountGraphMemory, mountLeaks, mountRecompute, mountRun } from "#js/memory/plots.js";
 import { mountTreemap } from "#js/memory/treemap.js";
 
 const data = JSON.parse(document.getElementById("page-data").textContent);
@@ -85,6 +85,7 @@ if (data.left) {
   for (const select of main.querySelectorAll(".memory-filters select")) select.addEventListener("change", () => select.form.requestSubmit());
 }
 if (data.recompute) mountRecompute(main.querySelector("[data-recompute]"), data.recompute);
+if (data.leaks) mountLeaks(main.querySelectorAll("[data-leak]"), data.leaks, (step, log) => (location.href = `/steps/${step}?log=${log}`));
 if (data.run) {
   const log = data.run.log;
   mountRun(main.querySelector("[data-run-memory]"), data.run, {

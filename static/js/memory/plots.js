@@ -2,7 +2,7 @@
 import { h, svg } from "#js/core/dom.js";
 import { exactBytes, formatBytes } from "#js/core/format.js";
 import { Plot } from "#js/core/plot.js";
-import { graphPlot, hiddenAtFirst, nameOf, recomputePlot, runPlot, sharedAxis, shownPlot, valueLines } from "#js/memory/model.js";
+import { graphPlot, hiddenAtFirst, leakPlot, nameOf, recomputePlot, runPlot, sharedAxis, shownPlot, valueLines } from "#js/memory/model.js";
 
 const DASH = { solid: "", dashed: "5 3", dotted: "1.5 2.5" };
 
@@ -47,7 +47,8 @@ function mount(box, full, context = {}) {
     const toggle = h("input", { type: "checkbox", checked: !hidden.has(series.key), onchange: () => {
       if (toggle.checked) hidden.delete(series.key);
       else hidden.add(series.key);
-      if (series.key === "live") toggle.checked ? hidden.delete("line") : hidden.add("line");
+      const line = { live: "line", held: "held line" }[series.key];
+      if (line) toggle.checked ? hidden.delete(line) : hidden.add(line);
       if (series.key === "base") for (const [one, name] of said) name.textContent = nameOf(one, hidden);
       plot.show(dataOf());
       context.remember?.({ hide: [...hidden] });
@@ -106,6 +107,14 @@ export function viewOn([first, last], count, otherCount, same) {
 
 export function mountRecompute(box, detail, context = {}) {
   return mount(box, recomputePlot(detail), { ...context, hide: context.hide ?? ["carried_free", "recomputed_free"] }).plot;
+}
+
+/** Mounts the staircases of leaks, one in each box; `open(step, log)` runs on a click. */
+export function mountLeaks(boxes, leaks, open) {
+  for (const box of boxes) {
+    const leak = leaks[Number(box.dataset.leak)];
+    mount(box, leakPlot(leak), { open: open && ((index) => open(leak.steps[index], leak.log)), hint: open ? "drag to zoom · click to open the step" : undefined });
+  }
 }
 
 /**

@@ -1,5 +1,5 @@
 // Plots and treemaps of the memory pages in a report, which contains all of their data.
-import { mountGraphMemory, mountRecompute, mountRun } from "#js/memory/plots.js";
+import { mountGraphMemory, mountLeaks, mountRecompute, mountRun } from "#js/memory/plots.js";
 import { mountTreemap } from "#js/memory/treemap.js";
 
 export function mount(page, route, { memory }, leads) {
@@ -13,12 +13,12 @@ export function mount(page, route, { memory }, leads) {
     if (snode !== undefined && data.left.nodes) plot.mark(Number(snode));
   }
   if (data.recompute && empty("data-recompute")) mountRecompute(empty("data-recompute"), data.recompute);
+  const go = (step, log) => {
+    const href = `#/steps/${step}?log=${log}`;
+    if (leads(href)) location.href = href;
+  };
+  if (data.leaks) mountLeaks(page.querySelectorAll("[data-leak]:empty"), data.leaks, go);
   if (data.run && empty("data-run-memory")) {
-    mountRun(empty("data-run-memory"), data.run, {
-      open: (step) => {
-        const href = `#/steps/${step}?log=${data.run.log}`;
-        if (leads(href)) location.href = href;
-      },
-    });
+    mountRun(empty("data-run-memory"), data.run, { open: (step) => go(step, data.run.log) });
   }
 }

@@ -4,8 +4,10 @@ import { formatBytes, formatCount, slugOf } from "#js/core/format.js";
 import { neighbour, nested } from "#js/memory/treemap_model.js";
 
 const GAP = 1, LETTER = 6.6;
-const KINDS = { parameter: "parameter", input: "input", saved: "saved for backward", temporary: "temporary", output: "output" };
+const KINDS = { parameter: "parameter", buffer: "buffer of a module", input: "input", unknown: "input or parameter", gradient: "gradient", saved: "saved for backward", temporary: "temporary", output: "output" };
 const MOVES = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
+
+const named = ({ program, name }) => (program ? `${program} (${name})` : name);
 
 export function mountTreemap(box, { root = "" } = {}) {
   const cells = JSON.parse(box.dataset.treemap);
@@ -31,9 +33,9 @@ export function mountTreemap(box, { root = "" } = {}) {
   function cellOf(cell, index) {
     const { x, y } = cell;
     const [wide, high] = [Math.max(0.5, cell.width - GAP), Math.max(0.5, cell.height - GAP)];
-    const said = `${cell.name}, ${formatBytes(cell.bytes)}, ${KINDS[cell.kind]}${cell.text ? `, ${cell.text}` : ""}`;
+    const said = `${named(cell)}, ${formatBytes(cell.bytes)}, ${KINDS[cell.kind]}${cell.text ? `, ${cell.text}` : ""}`;
     const group = svg("g", { class: `cell fill-${cell.kind}`, role: "img", tabindex: index === current ? "0" : "-1", "aria-label": said }, svg("rect", { x, y, width: wide, height: high }));
-    const lines = [cell.name, formatBytes(cell.bytes), cell.text].filter(Boolean);
+    const lines = [cell.program || cell.name, cell.program && cell.name, formatBytes(cell.bytes), cell.text].filter(Boolean);
     const fits = Math.floor((wide - 8) / LETTER);
     lines.slice(0, Math.floor((high - 4) / 14)).forEach((text, line) => {
       if (fits >= 3) group.append(svg("text", { x: x + 5, y: y + 14 + line * 14 }, text.length > fits ? `${text.slice(0, fits - 1)}…` : text));
@@ -49,7 +51,7 @@ export function mountTreemap(box, { root = "" } = {}) {
   function point(index) {
     const cell = placed[index];
     tip.replaceChildren(
-      h("strong", {}, cell.name),
+      h("strong", {}, named(cell)),
       h("div", {}, `${formatCount(cell.bytes)} B · ${((100 * cell.bytes) / total).toFixed(1)} % · ${KINDS[cell.kind]}`),
       ...(cell.text ? [h("div", {}, cell.text)] : []),
     );

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { graphPlot, hiddenAtFirst, recomputePlot, runPlot, sharedAxis, shownPlot, stepLabels, valueLines } from "../../../static/js/memory/model.js";
+import { graphPlot, hiddenAtFirst, leakPlot, recomputePlot, runPlot, sharedAxis, shownPlot, stepLabels, valueLines } from "../../../static/js/memory/model.js";
 
 const nodes = {
   snode: ["op0", "op1", "op2"], after_alloc_bytes: [512, 1536, 1088], after_free_bytes: [512, 1024, 1088], measured_bytes: [512, 1536, null],
@@ -98,4 +98,12 @@ test("points of a run know their step and how far into it they are", () => {
 
 test("labels of steps thin out", () => {
   assert.deepEqual(stepLabels([0, 9], 100, 50, (point) => Math.floor(point / 2)), [0, 6]);
+});
+
+test("a leak is a staircase with a mark at each step that left something", () => {
+  const plot = leakPlot({ steps: [3, 4, 5], live_bytes: [100, 164, 228], held_bytes: [0, 64, 128], left_bytes: [0, 64, 64] });
+  assert.deepEqual(plot.names, ["end of step 3", "end of step 4", "end of step 5"]);
+  assert.deepEqual(plot.markers.map(({ index, name }) => [index, name]), [[1, "64 B left by this step"], [2, "64 B left by this step"]]);
+  assert.deepEqual(shownPlot(plot, new Set()).markers.map(({ series }) => series), [2, 2]);
+  assert.deepEqual(leakPlot({ steps: [3], live_bytes: [null], held_bytes: [8], left_bytes: [8] }).series.map(({ key }) => key), ["held", "held line"]);
 });

@@ -199,11 +199,11 @@ def test_who_is_alive_at_the_peak_of_a_call(opened: Open) -> None:
     assert alive is not None
     assert (alive.position, alive.snode, alive.storage_bytes, alive.base_bytes) == (1, "op1", RUN_PEAK, 384)
     assert [(r.name, r.kind, r.storage_bytes, r.is_base) for r in alive.rows] == [
-        ("buf1", "saved", 1024, False), ("buf0", "temporary", 512, False), ("primals_1", "parameter", 256, True),
-        ("primals_2", "input", 128, True),
+        ("buf1", "saved", 1024, False), ("buf0", "temporary", 512, False), ("primals_1", "unknown", 256, True),
+        ("primals_2", "unknown", 128, True),
     ]  # fmt: skip
     assert [r.source.line if r.source else None for r in alive.rows] == [11, 10, None, None]
-    assert alive.by_kind == {"parameter": 256, "input": 128, "saved": 1024, "temporary": 512}
+    assert alive.by_kind == {"unknown": 384, "saved": 1024, "temporary": 512}
     assert [(g.kind, g.storage_bytes) for g in alive.groups[:2]] == [("saved", 1024), ("temporary", 512)]
 
 
@@ -215,9 +215,9 @@ def test_a_backward_call_names_the_line_that_made_what_was_saved(opened: Open) -
     assert saved.source is not None
     assert saved.source.code == "line of cpp_fused_relu_0"
     assert {r.name: r.kind for r in alive.rows[1:]} == {
-        "primals_1": "parameter",
+        "primals_1": "unknown",
         "buf3": "output",
-        "tangents_1": "input",
+        "tangents_1": "unknown",
     }
 
 

@@ -5,30 +5,37 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from stepscope.tracer.schema.steps import Steps
+from stepscope.viewer.findings import all_findings
 from stepscope.viewer.memory.graph_page import GraphMemoryPage
 from stepscope.viewer.memory.page import MemoryOverviewPage, RecomputePage
+from stepscope.viewer.memory.queries.alive import alive_in_call
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.memory_logs import (
     BACKWARD_PEAK,
     FORWARD_PEAK,
+    NEW,
     RUN_PEAK,
     calls_of,
     forward,
     forward_layout,
     forward_schedule,
+    layout,
     lifetimes,
     start_of,
     training,
 )
 from tests.logs.memory_records import growth, mismatch, recompute, step_mismatch
 from tests.logs.synthetic import LogBuilder, recorded, run
+from tests.logs.value_logs import Program
 from tests.viewer.client import Client
+from tests.viewer.memory.test_memory_findings import leaking
 
 Opened = Callable[[LogBuilder | bytes], Trace]
 HOSTILE = "<img src=x onerror=alert(1)>\"'"
@@ -261,3 +268,58 @@ def test_names_of_a_log_are_text(opened: Opened) -> None:
         answer = client.get(path)
         assert answer.status_code == 200
         assert "<img" not in answer.text
+
+
+def test_a_leak_has_a_page_that_proves_it(opened: Opened) -> None:
+    held = "list of 4 in keep of __main__"
+    client = Client(opened(training(5, keep=99).record(growth([(2 * step, 4) for step in range(4)], [held]))))
+    page = client.get("/memory.json?growth=0.buf2").json()
+    (leak,) = page["leaks"]
+    assert (leak["name"], leak["bytes_per_step"], leak["holders"]) == ("0.buf2", 64, [held])
+    assert (leak["steps"], leak["left_bytes"]) == ([0, 1, 2, 3, 4], [64, 64, 64, 64, 0])
+    assert leak["held_bytes"] == [64, 128, 192, 256, 256]
+    assert [after - before for before, after in pairwise(leak["live_bytes"][:4])] == [64, 64, 64]
+    assert [(one["left"]["step"], one["launch"]) for one in leak["storages"]] == [(0, 2), (1, 7), (2, 12), (3, 17)]
+    text = text_of(client.get("/memory?growth=0.buf2").text)
+    said = f"{held} holds buf2 of 0/0 forward of each of the steps 0 to 3: 64 B per step, 256 B in all."
+    assert said in text
+    assert text.index(said) < text.index("Live bytes over the steps")
+    plain = text_of(client.get("/memory").text)
+    assert plain.index(said) > plain.index("Live bytes over the steps")
+    assert client.get("/memory?growth=0.buf9").status_code == 404
+
+
+def test_the_page_of_a_growth_finding_is_the_staircase(opened: Opened) -> None:
+    trace = opened(leaking([["list of 5 in keep of __main__"], ["dict of 5 in memo of __main__"]], 4096))
+    client, pages = Client(trace), [one.page for one in all_findings(trace) if one.kind == "growth"]
+    assert pages == ["/memory?growth=0.buf1", "/memory?growth=0.buf0"]
+    assert [client.get(page.replace("?", ".json?")).json()["leaks"][0]["name"] for page in pages] == [
+        "0.buf1",
+        "0.buf0",
+    ]
+    assert "dict of 5 in memo of __main__ holds buf1" in text_of(client.get(pages[0]).text)
+
+
+def test_a_leak_without_a_known_holder_says_so(opened: Opened) -> None:
+    client = Client(opened(training(6, keep=99, end=False)))
+    text = text_of(client.get("/memory?growth=0.buf2").text)
+    assert "are still alive, and the object" not in text
+    assert (
+        "buf2 of 0/0 forward of each of the steps 0 to 4 is still alive, and the object that holds it is not known"
+        in text
+    )
+
+
+def test_a_storage_has_the_name_of_the_buffer_that_holds_it(opened: Opened) -> None:
+    program = (
+        Program(0).allocate("buf0").launch("a", ["x"], ["buf0"]).reuse("buf1", "buf0").launch("b", ["x"], ["buf1"])
+    )
+    log = LogBuilder().record(run()).record(program.graph()).record(program.provenance())
+    log.record(layout(0, 0, [("buf0", "allocated", 64, 0, NEW)], []))
+    log.record(calls_of(0, program, 0, start_of(0))).record(lifetimes([0], [0]))
+    trace = opened(log)
+    first, second = (alive_in_call(trace, 0, position) for position in (0, 1))
+    assert first is not None
+    assert second is not None
+    assert [(row.name, row.kernel, row.other_names) for row in first.rows] == [("buf0", "a", ["buf1"])]
+    assert [(row.name, row.kernel, row.other_names) for row in second.rows] == [("buf1", "b", ["buf0"])]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from urllib.parse import quote
 
 from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
@@ -22,7 +23,7 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
 )
 from stepscope.viewer.memory.queries.graph_index import label_of
-from stepscope.viewer.memory.queries.growth import growth
+from stepscope.viewer.memory.queries.growth import growth, leak_of
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.memory.rows import GrowthRow
 from stepscope.viewer.overview.rows import Finding, ProofLink, Severity
@@ -46,7 +47,7 @@ _COLLECTED = {
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per leak, most bytes per step first."""
     ranks = {run.log: run.rank for run in evidence.runs}
-    leaks = [rows for rows in grouped(growth(evidence.trace) or (), _leak) if _per_step(rows) >= LEAST_BYTES]
+    leaks = [rows for rows in grouped(growth(evidence.trace) or (), leak_of) if _per_step(rows) >= LEAST_BYTES]
     leaks.sort(key=lambda rows: -_per_step(rows))
     peaks: defaultdict[int, int] = defaultdict(int)
     for peak in run_peaks(evidence.trace) if leaks else ():
@@ -55,12 +56,6 @@ def find(evidence: Evidence) -> list[Timed]:
         (_LAST + i, _finding(evidence.trace, rows, ranks.get(rows[0].log), peaks[rows[0].log]))
         for i, rows in enumerate(leaks)
     ]
-
-
-def _leak(row: GrowthRow) -> object:
-    if row.holders:
-        return row.log, tuple(sorted(row.holders)), row.freed_by_collection
-    return row.log, row.graph, row.function, row.buffer, row.kind
 
 
 def _per_step(rows: Sequence[GrowthRow]) -> int:
@@ -102,7 +97,7 @@ def _finding(trace: Trace, rows: Sequence[GrowthRow], rank: int | None, peak_byt
             "freed_by_collection": row.freed_by_collection,
             "buffers": buffers_table(rows, "buffer", "storages", "storage_bytes", "bytes_per_step"),
         },
-        page=f"/graphs/{row.graph}/memory",
+        page=f"/memory?growth={row.graph}.{quote(row.buffer)}",
         rank=rank,
         proof=[_proof(rows, steps)],
         links=_links(rows),

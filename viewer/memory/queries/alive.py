@@ -7,7 +7,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
-from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.graphs.queries.program_names import program_names
+from stepscope.viewer.graphs.rows import InputKind, ProgramName, SourceLine
 from stepscope.viewer.memory.queries.graph_index import (
     MeasuredCall,
     graph_index,
@@ -23,6 +24,11 @@ from stepscope.viewer.store.trace import Trace
 K = TypeVar("K", bound=Hashable)
 MOST_ROWS = 2000
 _MOST_NAMES = 8
+_UNKNOWN = ProgramName(None, None)
+_RESULTS: dict[InputKind | None, AliveKind] = {"output": "output", "gradient": "gradient", "saved": "saved"}
+_INPUTS: dict[InputKind | None, AliveKind] = {
+    "parameter": "parameter", "buffer": "buffer", "input": "input", "gradient": "gradient", "saved": "saved",
+}  # fmt: skip
 _OF_CALL = """
     WITH here AS (
         SELECT s.storage, s.name, s.kind, s.storage_bytes, s.device, s.born, s.dead, s.site, s.is_owned,
@@ -87,7 +93,8 @@ def alive_in_call(trace: Trace, call: int, position: int | None = None, limit: i
     if schedule is not None and position < len(launches):
         nodes = schedule.nodes_of(sites.get(launches[position][1]))
     at = next(iter(nodes), None)
-    rows = [_row_of_call(where, measured, one, starts) for one in found]
+    site = launches[position][1] if position < len(launches) else None
+    rows = [_row_of_call(where, measured, one, starts, site) for one in found]
     at_ns = sql.number(trace, "SELECT ns FROM inner_bytes WHERE call = ? AND position = ?", [call, position])
     if at_ns is not None:
         rows = _with_inside(where, measured, rows, at_ns)
@@ -137,23 +144,34 @@ class _Where:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.places = cache(partial(graph_index, trace))
+        self.names = cache(partial(program_names, trace))
 
 
-def _row_of_call(where: _Where, call: MeasuredCall, one: _Found, starts: Sequence[int]) -> AliveRow:
+def _row_of_call(
+    where: _Where, call: MeasuredCall, one: _Found, starts: Sequence[int], at_site: int | None
+) -> AliveRow:
     made = one.first_kind != "input"
     places = where.places(one.graph)
-    site = places.writer(one.first_name, one.site) if made else None
+    is_own = one.call == call.call
+    name = where.places(call.graph).owner(one.name, at_site) if is_own and made else one.name
+    site = None
+    if made:
+        owner = name if is_own else places.owner(one.first_name)
+        site = places.writer(owner, one.site if owner == one.first_name else None)
+    names = where.names(call.graph)
+    known = names.get(name, _UNKNOWN)
     died_ns = one.died_ns
     if died_ns is None and one.dead is not None:
         died_ns = starts[min(one.dead, len(starts) - 1)]
     return AliveRow(
         call=one.call,
         storage=one.storage,
-        name=one.name,
-        other_names=where.places(call.graph).other_names(one.name),
+        name=name,
+        program=known.name,
+        other_names=where.places(call.graph).other_names(name),
         storage_bytes=one.storage_bytes,
         device=one.device,
-        kind=_kind_in_call(call, one, made),
+        kind=_kind_in_call(call, one, made, known, any(other.kind in _RESULTS for other in names.values())),
         graph=one.graph,
         step=one.step,
         site=site,
@@ -165,14 +183,17 @@ def _row_of_call(where: _Where, call: MeasuredCall, one: _Found, starts: Sequenc
     )
 
 
-def _kind_in_call(call: MeasuredCall, one: _Found, made: bool) -> AliveKind:
+def _kind_in_call(call: MeasuredCall, one: _Found, made: bool, known: ProgramName, all_known: bool) -> AliveKind:
+    """Return the kind that PyTorch's records state, else the one that follows from the storage's lifetime. If all
+    results of the graph are known, other storages that it leaves die with the frame of its call."""
     if one.kind == "input":
-        if not made:
-            last = max(one.last_step or one.step, call.step)
-            return "parameter" if last > one.step else "input"
-        return "saved" if call.phase == "backward" and one.phase == "forward" else "input"
+        if made and call.phase == "backward" and one.phase == "forward":
+            return "saved"
+        return _INPUTS.get(known.kind, "input" if made else "unknown")
     if one.dead is not None:
         return "temporary"
+    if all_known:
+        return _RESULTS.get(known.kind, "temporary")
     return "saved" if one.met_by_backward and one.phase == "forward" else "output"
 
 
@@ -187,23 +208,23 @@ def _temporaries(where: _Where, call: MeasuredCall, ns: int) -> list[AliveRow]:
         born_ns, died_ns = (starts[min(p, len(starts) - 1)] for p in (born, dead))
         rows.append(
             AliveRow(
-                call.call, storage, name, places.other_names(name), size, device, "temporary", call.graph, call.step,
-                writer, places.kernel(writer), places.source(writer), born_ns, died_ns, is_base=False,
+                call.call, storage, name, None, places.other_names(name), size, device, "temporary", call.graph,
+                call.step, writer, places.kernel(writer), places.source(writer), born_ns, died_ns, is_base=False,
             )
         )  # fmt: skip
     return rows
 
 
 def _survivor(where: _Where, row: sql.Row) -> AliveRow:
-    call, storage, name, size, device, made, site, graph, phase, step, last_step, backward, born_ns, died_ns = row
+    call, storage, name, size, device, _, site, graph, phase, step, _, backward, born_ns, died_ns = row
     places = where.places(graph)
-    writer = places.writer(name, site) if made else None
-    kind: AliveKind = "parameter" if last_step > step else "input"
-    if made:
-        kind = "saved" if backward and phase == "forward" else "output"
+    owner = places.owner(name)
+    writer = places.writer(owner, site if owner == name else None)
+    program = where.names(graph).get(owner, _UNKNOWN).name
+    kind: AliveKind = "saved" if backward and phase == "forward" else "output"
     return AliveRow(
-        call, storage, name, places.other_names(name), size, device, kind, graph, step, writer, places.kernel(writer),
-        places.source(writer), born_ns, died_ns, is_base=not made,
+        call, storage, owner, program, places.other_names(owner), size, device, kind, graph, step,
+        writer, places.kernel(writer), places.source(writer), born_ns, died_ns, is_base=False,
     )  # fmt: skip
 
 
@@ -247,7 +268,13 @@ def _groups(rows: Sequence[AliveRow]) -> list[AliveGroup]:
     for row in rows:
         groups[row.kind, row.source].append(row)
     result = [
-        AliveGroup(kind, source, len(of), sum(row.storage_bytes for row in of), [row.name for row in of[:_MOST_NAMES]])
+        AliveGroup(
+            kind,
+            source,
+            len(of),
+            sum(row.storage_bytes for row in of),
+            [row.program or row.name for row in of[:_MOST_NAMES]],
+        )
         for (kind, source), of in groups.items()
     ]
     return sorted(result, key=lambda group: -group.storage_bytes)

@@ -12,6 +12,7 @@ from stepscope.viewer.memory.queries.graph import graph_memory
 from stepscope.viewer.memory.queries.graph_index import GraphIndex, graph_index, schedule_of
 from stepscope.viewer.memory.queries.nodes import scheduled_alive
 from stepscope.viewer.memory.rows import (
+    INPUT_KINDS,
     Alive,
     AliveRow,
     Difference,
@@ -156,7 +157,7 @@ def _gap_buffer(
         why = "its storage is larger than the schedule's buffer"
     elif not everything.intersection(names):
         why = "the schedule does not contain it"
-    elif row.kind in ("input", "parameter", "saved"):
+    elif row.kind in INPUT_KINDS:
         why = "according to the schedule the graph has freed this input; its caller or autograd still holds it"
     elif reused:
         why = f"according to the schedule it is freed; the wrapper keeps it for {', '.join(reused[:4])}"

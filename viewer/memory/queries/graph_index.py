@@ -27,6 +27,7 @@ class SiteFacts(NamedTuple):
     kernel: str
     snodes: str | None
     stacks: str | None
+    line: int
 
 
 @dataclass
@@ -42,6 +43,10 @@ class GraphIndex:
     """Names that reuse the memory of another buffer."""
     writers: dict[str, int] = field(default_factory=dict)
     """First site that writes each memory, keyed by the first name of the memory."""
+    own_writers: dict[str, int] = field(default_factory=dict)
+    """First site that writes each buffer, keyed by its own name."""
+    reuses: defaultdict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
+    """Lines at which another buffer takes over a memory, with its name, keyed by the first name of the memory."""
     _sources: dict[str | None, SourceLine | None] = field(default_factory=dict)
 
     def kernel(self, site: int | None) -> str | None:
@@ -57,12 +62,24 @@ class GraphIndex:
         return self._sources[facts.stacks]
 
     def writer(self, name: str, site: int | None = None) -> int | None:
-        """Return `site` if it is known, else the first site that writes the memory of `name`."""
+        """Return `site` if it is known, else the first site that writes `name`, or at least its memory."""
         if site is not None:
             return site
+        if name in self.own_writers:
+            return self.own_writers[name]
         whole = name.partition("[")[0]
         found = (self.writers.get(key) for key in (name, self.same.get(name, name), whole))
         return next((writer for writer in found if writer is not None), None)
+
+    def owner(self, name: str, site: int | None = None) -> str:
+        """Return the buffer that has the memory of `name` when `site` launches, or at the end of the call."""
+        facts = self.sites.get(site) if site is not None else None
+        taken = [
+            owner
+            for line, owner in self.reuses.get(self.same.get(name, name), ())
+            if facts is None or line <= facts.line
+        ]
+        return taken[-1] if taken else name
 
     def other_names(self, name: str) -> list[str]:
         first = self.same.get(name, name)
@@ -76,32 +93,37 @@ def graph_index(trace: Trace, graph: int) -> GraphIndex:
 def _read_places(trace: Trace, graph: int) -> GraphIndex:
     places = GraphIndex()
     found = sql.rows(
-        trace, "SELECT site, kernel, snodes, stacks, outputs FROM sites WHERE graph = ? ORDER BY local_site", [graph]
+        trace,
+        "SELECT site, kernel, snodes, stacks, line, outputs FROM sites WHERE graph = ? ORDER BY local_site",
+        [graph],
     )
     statements = sql.rows(
-        trace, "SELECT event, buffer, of_buffer FROM memory_statements WHERE graph = ? ORDER BY line", [graph]
+        trace, "SELECT event, buffer, of_buffer, line FROM memory_statements WHERE graph = ? ORDER BY line", [graph]
     )
     event: str
     buffer: str
     of: str | None
-    for event, buffer, of in statements:
+    line: int
+    for event, buffer, of, line in statements:
         if event in _SAME_MEMORY and of is not None and buffer not in places.same:
             first = places.same[buffer] = places.same.get(of, of)
             places.names[first].append(buffer)
             if event == "reuse":
                 places.reused.add(buffer)
+                places.reuses[first].append((line, buffer))
     written = sql.rows(
         trace,
-        "SELECT a.site, coalesce(a.storage, a.buffer) FROM arguments a JOIN sites s ON s.site = a.site"
+        "SELECT a.site, coalesce(a.storage, a.buffer), a.buffer FROM arguments a JOIN sites s ON s.site = a.site"
         " WHERE s.graph = ? AND a.role <> 'in' AND coalesce(a.storage, a.buffer) IS NOT NULL ORDER BY s.local_site",
         [graph],
     )
     site: int
     name: str
-    for site, name in written:
+    for site, name, buffer in written:
         places.writers.setdefault(places.same.get(name, name), site)
-    for site, kernel, snodes, stacks, outputs in found:
-        places.sites[site] = SiteFacts(kernel, snodes, stacks)
+        places.own_writers.setdefault(buffer, site)
+    for site, kernel, snodes, stacks, line, outputs in found:
+        places.sites[site] = SiteFacts(kernel, snodes, stacks, line)
         for name in sql.json_value(outputs) if outputs != "[]" else ():
             places.writers.setdefault(places.same.get(name, name), site)
     return places

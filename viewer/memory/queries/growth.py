@@ -83,6 +83,23 @@ def growth(trace: Trace) -> list[GrowthRow] | None:
     freed after as many steps, as in a sliding window. Graphs of one frame are counted together because a growing
     list may fail the frame's guards and recompile it in each step.
     """
+    found = grown_storages(trace)
+    return None if found is None else [row for row, _ in found]
+
+
+def leak_of(row: GrowthRow) -> Hashable:
+    """Return a key that is equal for buffers of one leak: those with the same holders."""
+    if row.holders:
+        return row.log, tuple(sorted(row.holders)), row.freed_by_collection
+    return row.log, row.graph, row.function, row.buffer, row.kind
+
+
+def grown_storages(trace: Trace) -> list[tuple[GrowthRow, list[LeftBehindRow]]] | None:
+    """Return the rows of `growth`, each with the storages that it counts."""
+    return trace.once(_grown_storages)
+
+
+def _grown_storages(trace: Trace) -> list[tuple[GrowthRow, list[LeftBehindRow]]] | None:
     found = left_behind(trace)
     if found is None:
         return None
@@ -92,8 +109,10 @@ def growth(trace: Trace) -> list[GrowthRow] | None:
         alike = [graph for graph, frame in frames.items() if frame == frames[group[0].graph]]
         steps = _last_steps(trace, group[0], alike, {row.step for row in group})
         if len(steps) >= LEAST_STEPS and steps[-1] - steps[0] + 1 > _longest_kept(trace, group[0], alike):
-            rows.append(_growth(trace, [row for row in group if row.step in set(steps)], steps))
-    return sorted(rows, key=lambda row: -row.bytes_per_step)
+            kept = set(steps)
+            storages = [row for row in group if row.step in kept]
+            rows.append((_growth(trace, storages, steps), storages))
+    return sorted(rows, key=lambda one: -one[0].bytes_per_step)
 
 
 def _frames(trace: Trace) -> dict[int, Hashable]:
