@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepscope.viewer.compiles.queries.caches import Caches, caches
-from stepscope.viewer.compiles.queries.compile_time import SORTS, Flame, SpanTotal, flame, span_totals
+from stepscope.viewer.compiles.queries.compile_time import (
+    SORTS,
+    CompileTimes,
+    Flame,
+    SpanTotal,
+    compile_times,
+    flame,
+    span_totals,
+)
 from stepscope.viewer.compiles.queries.cuda_graphs import CudaGraphs, cuda_graphs
 from stepscope.viewer.compiles.queries.draft_export import DraftExport, draft_export
 from stepscope.viewer.compiles.queries.graph_breaks import GraphBreaks, graph_breaks
@@ -71,6 +79,7 @@ class CompileTimePage:
     runs: list[RunRow]
     log: int | None
     sort: str
+    times: CompileTimes
 
 
 @dataclass(frozen=True)
@@ -156,7 +165,8 @@ def compile_time_page(trace: Trace, request: Request) -> CompileTimePage:
     log, sort = request.optional_id("log"), request.text("sort") or SORTS[0]
     if sort not in SORTS:
         raise NotThere(f"“{sort[:40]}” is not an order; use one of {', '.join(SORTS)}.")
-    return CompileTimePage(_flame(trace, request), span_totals(trace, log, sort), list_runs(trace), log, sort)
+    totals = span_totals(trace, log, sort)
+    return CompileTimePage(_flame(trace, request), totals, list_runs(trace), log, sort, compile_times(trace, log))
 
 
 def flame_twin(trace: Trace, request: Request) -> Flame:

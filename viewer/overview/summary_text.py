@@ -24,7 +24,7 @@ from stepscope.viewer.overview.rows import (
 )
 from stepscope.viewer.steps.queries.step_sources import step_sources
 from stepscope.viewer.text.clean import clean
-from stepscope.viewer.text.formats import format_count, format_ns, launch_text, plural
+from stepscope.viewer.text.formats import format_bytes, format_count, format_ns, launch_text, plural
 from stepscope.viewer.text.table import aligned
 
 WIDTH = 100
@@ -193,8 +193,10 @@ def _memory(facts: Overview, figures: MemoryFigures) -> list[str]:
     graph = next((g for g in facts.graphs if g.graph == figures.peak_graph), None)
     step = f" in step {figures.peak_step}" if figures.peak_step is not None else ""
     where = f", graph {graph.graph} ({graph.aot_id or graph.compile_id or UNKNOWN})" if graph else ""
-    grows = f"; grows by {size(figures.growth_bytes_per_step)} per step" if figures.growth_bytes_per_step else ""
-    return [_cut(f"Memory  at most {size(figures.peak_bytes)}{step}{where}{grows}")]
+    grows = (
+        f"; grows by {format_bytes(figures.growth_bytes_per_step)} per step" if figures.growth_bytes_per_step else ""
+    )
+    return [_cut(f"Memory  at most {format_bytes(figures.peak_bytes)}{step}{where}{grows}")]
 
 
 def _graphs(facts: Overview, graphs: Sequence[GraphRow], memory: MemoryText | None) -> list[str]:
@@ -222,7 +224,11 @@ _PLACES = "  The number behind @ is the scheduler node of the peak, counted from
 def _peak(peak: NodePeak | None) -> str:
     if peak is None:
         return UNKNOWN
-    return f"{size(peak.peak_bytes)} @{peak.snode_index}" if peak.snode_index is not None else size(peak.peak_bytes)
+    return (
+        f"{format_bytes(peak.peak_bytes)} @{peak.snode_index}"
+        if peak.snode_index is not None
+        else format_bytes(peak.peak_bytes)
+    )
 
 
 def _compiles(facts: Overview, compiles: Sequence[CompileRow]) -> list[str]:
@@ -230,14 +236,14 @@ def _compiles(facts: Overview, compiles: Sequence[CompileRow]) -> list[str]:
         return []
     cache = ", ".join(f"{count:,} {state}" for state, count in facts.cache_counts.items())
     title = [
-        f"Compiles  {len(compiles):,}", format_ns(facts.compile_duration_ns), f"cache: {cache}" if cache else "",
+        f"Compiles  {len(compiles):,}", format_ns(facts.compile_duration_ns), f"by cache: {cache}" if cache else "",
         plural(facts.graph_breaks, "graph break") if facts.graph_breaks else "",
     ]  # fmt: skip
     header = ("compile", "frame", "status", "cache", "attempts", "time")
     rows = [
         (
-            c.compile_id, _shortened(clean(c.frame or UNKNOWN), 50), c.status, c.cache or UNKNOWN, str(c.attempts),
-            format_ns(c.duration_ns),
+            c.compile_id, _shortened(clean(c.frame or UNKNOWN), 50), c.shown_status, c.cache or UNKNOWN,
+            str(c.attempts), format_ns(c.duration_ns),
         )
         for c in compiles
     ]  # fmt: skip
@@ -268,7 +274,7 @@ def _cost(facts: Overview) -> list[str]:
     share = f" ({known.text})" if known else ""
     parts = [f"{format_ns(cost.hook_ns)}{share}"] if cost.hook_ns is not None else []
     if cost.log_bytes is not None:
-        parts.append(f"{size(cost.log_bytes)} of log")
+        parts.append(f"{format_bytes(sum(run.size_bytes for run in facts.runs))} of log")
     if cost.bytes_per_launch is not None:
         parts.append(f"{cost.bytes_per_launch:.0f} B a launch")
     if cost.stats_ns is not None:
@@ -299,15 +305,6 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> l
 
 def _more(count: int) -> list[str]:
     return [f"  … and {count:,} more"] if count > 0 else []
-
-
-def size(count: int) -> str:
-    """Return the size in powers of 1000 with three digits, such as ``3.56 MB``."""
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if abs(count) >= factor:
-            scaled = count / factor
-            return f"{scaled:.{0 if scaled >= 100 else 1 if scaled >= 10 else 2}f} {unit}"
-    return f"{count} B"
 
 
 def _wrapped(text: str, indent: str = "", width: int = WIDTH, following: str | None = None) -> list[str]:

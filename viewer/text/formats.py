@@ -178,7 +178,7 @@ def _amount(value: int, name: str) -> str:
         return f"{datetime.fromtimestamp(value / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
     if name.endswith("_ns"):
         return format_ns(value)
-    if name.endswith("bytes"):
+    if "bytes" in name.split("_"):
         return format_bytes(value)
     return str(value) if name.split("_")[-1].removesuffix("s") in _NUMBERED else format_count(value)
 

@@ -16,7 +16,7 @@ const remember = debounce((view, isWhole) => {
 }, 200);
 
 function say(view) {
-  document.querySelector(".view-span").textContent = `${formatNs(Math.round(spent(flame.gaps, view)))} in view`;
+  document.querySelector(".view-span").textContent = `${formatNs(Math.round(spent(flame.gaps, view)))} of the chart in view`;
 }
 
 const view = new FlameView(document.querySelector(".flame-box"), flame, {

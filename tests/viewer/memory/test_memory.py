@@ -385,6 +385,6 @@ def test_the_summary(opened: Open) -> None:
         "peak_bytes": 1920 + 4 * 64, "peak_step": 4, "peak_graph": 0, "growth_bytes_per_step": None,
     }  # fmt: skip
     text = summary_text(trace)
-    assert "Memory  at most 2.18 kB in step 4, graph 0 (0_forward)" in text
-    assert "1.54 kB @1" in text
+    assert "Memory  at most 2.2 kB in step 4, graph 0 (0_forward)" in text
+    assert "1.5 kB @1" in text
     assert "  The number behind @ is the scheduler node of the peak, counted from 0.\n" in text

@@ -8,7 +8,6 @@ import orjson
 import pytest
 
 from stepscope.viewer.overview.summary import summary, summary_text
-from stepscope.viewer.overview.summary_text import size
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_ns
 from tests.logs.synthetic import LogBuilder, compile_records, recorded
@@ -105,7 +104,3 @@ def test_text_of_a_run_with_findings_and_damage(opened: Open) -> None:
 )
 def test_times(ns: int | None, text: str) -> None:
     assert format_ns(ns) == text
-
-
-def test_sizes() -> None:
-    assert (size(999), size(3_563_492)) == ("999 B", "3.56 MB")

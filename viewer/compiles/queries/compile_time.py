@@ -119,6 +119,27 @@ class SpanTotal:
     longest_start_ns: int
 
 
+@dataclass(frozen=True)
+class CompileTimes:
+    """The two sums of compile time, which differ because the spans of a compile begin before its frame."""
+
+    compiles: int
+    compiles_ns: int | None
+    """Time of all compiles together, each from its frame on, as on the overview; None if unknown."""
+    outermost_ns: int
+    """Time of the spans that are in no other one, as in the table of steps."""
+
+
+def compile_times(trace: Trace, log: int | None = None) -> CompileTimes:
+    found = sql.rows(
+        trace,
+        "SELECT count(*), sum(duration_ns)::BIGINT, (SELECT coalesce(sum(duration_ns), 0)::BIGINT FROM spans"
+        " WHERE depth = 0 AND ($log IS NULL OR log = $log)) FROM compiles WHERE $log IS NULL OR log = $log",
+        {"log": log},
+    )
+    return CompileTimes(*found[0])
+
+
 def flame(
     trace: Trace, log: int | None = None, start_ns: int | None = None, end_ns: int | None = None, width: int = 1600
 ) -> Flame | None:
