@@ -1,8 +1,7 @@
 """How long a reader waits: ``python -m tests.benchmarks.bench_first_page [ROUNDS]``.
 
-`stepscope --help`, and `stepscope serve` on a small trace until its first page and all that this page loads
-are there: with
-an index, and without one. Medians, each also as a multiple of the start of a bare Python.
+`stepscope --help`, and `stepscope serve` on a small trace until its first page and all that this page loads are there:
+with an index, and without one. Medians, each also as a multiple of the start of a bare Python.
 """
 
 from __future__ import annotations
