@@ -51,7 +51,8 @@ def walk(visit: Visit, address: str) -> list[str]:
         start = page.evaluate("(index) => focusWatch.goTo(index)", max(end, count - MOST_TABS) - 1) + 1
         if (way := press_tab(visit, count - start)) != [*range(start, count)]:
             wrong.append(f"the controls from {start} to {count} have the focus in the order {way}")
-    return wrong + page.evaluate("focusWatch.unseen")
+    unseen: list[str] = page.evaluate("focusWatch.unseen")
+    return wrong + unseen
 
 
 def test_tab_reaches_each_control_in_order_with_a_visible_focus(visit: Visit, root: str) -> None:

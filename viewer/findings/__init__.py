@@ -39,7 +39,7 @@ _LAST = 2**63
 
 def all_findings(trace: Trace) -> list[Finding]:
     """Return all findings by severity (critical, warning, info) and then by time. A kind that failed is a warning."""
-    return [*trace.once(_find_all)]
+    return [*trace.once(_kept_or_found)]
 
 
 def gaps(trace: Trace) -> list[NotRecorded]:
@@ -61,6 +61,17 @@ def kinds_of(finding: Finding) -> set[str]:
 def is_gap(finding: Finding) -> bool:
     """Return whether the finding says that the search for a kind failed."""
     return finding.kind == "not_recorded" and "kind" in finding.evidence
+
+
+def _kept_or_found(trace: Trace) -> list[Finding]:
+    from stepscope.viewer.findings.kept_findings import keep, kept
+
+    found = kept(trace)
+    if found is None:
+        found = _find_all(trace)
+        if not any(map(is_gap, found)):  # what failed once may not fail again
+            keep(trace, found)
+    return found
 
 
 def _find_all(trace: Trace) -> list[Finding]:

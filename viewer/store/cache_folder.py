@@ -26,7 +26,7 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.sources import STDIN, cache_dir
 from stepscope.viewer.ingest.unpack import plain_copies, remove_plain_copy
 
-INDEX_SUFFIX = ".duckdb"
+INDEX_SUFFIX, KEPT_SUFFIX = ".duckdb", ".findings"
 BUILDING = ".building-"
 SPILL = "spill-"
 BOUND_VARIABLE = "STEPSCOPE_INDEX_BYTES"
@@ -69,6 +69,11 @@ def hold(path: Path) -> BinaryIO | None:
         with suppress(OSError):  # the file system has no locks
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     return file
+
+
+def kept_file(index: Path) -> Path | None:
+    """Return the file for the findings in an index of the cache folder, which is removed with it; else None."""
+    return index.with_suffix(KEPT_SUFFIX) if index.suffix == INDEX_SUFFIX and index.exists() else None
 
 
 def note_use(index: Path) -> None:
@@ -138,7 +143,11 @@ def _remove_unused(path: Path) -> bool:
         with path.open("rb") as file:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink() if path.suffix == INDEX_SUFFIX else remove_plain_copy(path)
+            if path.suffix == INDEX_SUFFIX:
+                path.with_suffix(KEPT_SUFFIX).unlink(missing_ok=True)
+                path.unlink()
+            else:
+                remove_plain_copy(path)
     except OSError:
         return False
     return True

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def open_in_background(path: TracePath, get_ready: Callable[[], None], ask: Callable[[Trace], None]) -> Trace:
-    """Open a trace while `get_ready` runs. If an index exists, `ask` queries what is shown first meanwhile."""
+    """Open a trace while `get_ready` runs; `ask` queries what is shown first meanwhile, which keeps the findings."""
     names = trace_names(path)
     if has_index(names):  # it is usually current
         with ThreadPoolExecutor(1) as thread:
@@ -28,17 +28,17 @@ def open_in_background(path: TracePath, get_ready: Callable[[], None], ask: Call
     if STDIN in names or means_store(names) or not hasattr(os, "fork"):
         get_ready()
     else:
-        _build_in_background(path, get_ready)
+        _build_in_background(path, get_ready, ask)
     return _open(path)
 
 
-def _build_in_background(path: TracePath, get_ready: Callable[[], None]) -> None:
+def _build_in_background(path: TracePath, get_ready: Callable[[], None], ask: Callable[[Trace], None]) -> None:
     """Build the index in a child process. Its errors are ignored, because opening the trace raises them again."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
         try:
-            _open(path).close()
+            _open_and_ask(path, ask).close()
         finally:
             os._exit(0)
     try:
