@@ -14,7 +14,8 @@ import orjson
 from stepscope import viewer
 from stepscope.tracer import schema, wrapper
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.overview.queries.runs import list_runs
+from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.cache_folder import kept_file
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ def kept(trace: Trace) -> list[Finding] | None:
 
 
 def keep(trace: Trace, findings: list[Finding]) -> None:
-    """Keep the findings, unless JSON would change them."""
+    """Keep the findings, unless JSON would change them, or a process may have died since: its log stays as it was."""
     file = kept_file(trace.index)
-    if file is None:
+    if file is None or any(run.complete is False for run in list_runs(trace)):
         return
     try:
         text = orjson.dumps(findings)
@@ -53,10 +54,10 @@ def _findings(text: bytes) -> list[Finding]:
     names = {field.name for field in fields(Finding)}
     found = []
     for row in orjson.loads(text):
-        source = row.pop("source")
-        if row.keys() | {"source"} != names:
+        if row.keys() != names:
             raise ValueError("another version wrote these findings")
-        found.append(Finding(**row, source=None if source is None else SourceLine(**source)))
+        source, links = row.pop("source"), [ProofLink(**link) for link in row.pop("links")]
+        found.append(Finding(**row, source=None if source is None else SourceLine(**source), links=links))
     return found
 
 

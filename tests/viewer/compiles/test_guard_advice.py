@@ -14,7 +14,7 @@ from stepscope.viewer.compiles.queries.guard_advice import advice
         ("x.stride()[0]", ["4", "8"], "tensor 'x' stride mismatch at index 0", ".contiguous()"),
         ("self.step", ["0", "1"], "self.step == 1", "allow_unspec_int_on_nn_module"),
         ("n", ["0", "7"], "n == 0", "dynamic=True"),
-        ("scale", ["0.5", "1.5"], "scale == 0.5", "as a tensor"),
+        ("scale", ["0.5", "1.5"], "scale == 0.5", "a tensor needs no guard"),
         ("mode", ["'a'", "'b'"], "mode == 'b'", "string"),
         ("len(G['keep'])", ["1", "2"], "len(G['keep']) == 2", "G['keep'] must keep its length"),
         ("GLOBAL_STATE changed: grad_mode", [], "GLOBAL_STATE changed: grad_mode", "grad mode"),

@@ -34,12 +34,17 @@ def log(tmp_path: Path) -> Path:
     return overflow_log.recorded().write(tmp_path / "small.log")
 
 
-def test_the_findings_of_an_index_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_rich(tmp_path / "rich")
-    first = found_in(folder)
-    assert len(first) > 5
+def test_the_findings_of_an_index_are_found_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = found_in(log)
+    assert [finding.kind for finding in first] == ["nonfinite"]
+    assert first[0].links
     monkeypatch.setattr(findings, "_find_all", never)
-    assert found_in(folder) == first
+    assert found_in(log) == first
+
+
+def test_findings_of_a_process_that_may_die_later_are_not_kept(tmp_path: Path) -> None:
+    assert len(found_in(write_rich(tmp_path / "rich"))) > 5
+    assert kept_files() == []
 
 
 def test_a_log_that_has_changed_is_searched_again(log: Path) -> None:
