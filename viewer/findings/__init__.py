@@ -6,10 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from stepscope.viewer.errors import StepscopeError, reason_of
-from stepscope.viewer.findings.evidence import Evidence, rule_of
 
 if TYPE_CHECKING:
-    from stepscope.viewer.findings.evidence import Timed
+    from stepscope.viewer.findings.evidence import Evidence, Timed
     from stepscope.viewer.overview.rows import Finding, NotRecorded
     from stepscope.viewer.store.trace import Trace
 
@@ -75,6 +74,8 @@ def _kept_or_found(trace: Trace) -> list[Finding]:
 
 
 def _find_all(trace: Trace) -> list[Finding]:
+    from stepscope.viewer.findings.evidence import Evidence  # takes time to import; not needed where findings are kept
+
     evidence = Evidence(trace)
     timed: list[Timed] = []
     for module in _MODULES:
@@ -91,6 +92,8 @@ def _find_all(trace: Trace) -> list[Finding]:
 
 def rules() -> frozenset[str]:
     """Return the rules of all kinds as their findings quote them."""
+    from stepscope.viewer.findings.evidence import rule_of
+
     return frozenset(rule_of(import_module(f"{__name__}.{module}").__doc__) for module in _MODULES)
 
 
