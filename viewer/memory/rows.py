@@ -265,7 +265,11 @@ class LiveCurve:
     low_bytes: list[int]
     high_bytes: list[int]
     made_bytes: list[int]
-    """Maximum of the live bytes that compiled calls allocated."""
+    """Live bytes that compiled calls allocated, at the highest moment of each point, as those below."""
+    saved_bytes: list[int]
+    """Those of `made_bytes` that a backward call uses later."""
+    kept_bytes: list[int]
+    """Others of `made_bytes` that outlive the call that allocated them."""
     merged: bool
     """Whether a point covers several events."""
 

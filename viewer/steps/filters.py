@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from stepscope.viewer.overview.rows import SEVERITY_SIGNS
+from stepscope.viewer.steps.marks import InStep, findings_by_step, step_marks
 
 if TYPE_CHECKING:
     from stepscope.viewer.overview.rows import StepRow
@@ -46,6 +50,12 @@ class Bar:
     capped: bool
     others: int
     label: str
+    findings: list[InStep]
+    """Findings of its steps, the worst first."""
+
+    @property
+    def sign(self) -> str:
+        return SEVERITY_SIGNS[self.findings[0].severity] if self.findings else ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,9 @@ class Strip:
     longest: StepRow
 
 
-def steps_strip(steps: list[StepRow], width: int = 960, most: int = 320) -> Strip | None:
+def steps_strip(
+    steps: list[StepRow], findings: Sequence[InStep] = (), width: int = 960, most: int = 320
+) -> Strip | None:
     """Return bars of step durations, capped at four medians so that a slow step does not hide the others."""
     durations = sorted(step.duration_ns for step in steps if step.duration_ns is not None)
     if not durations:
@@ -67,6 +79,7 @@ def steps_strip(steps: list[StepRow], width: int = 960, most: int = 320) -> Stri
     groups = [steps[start : start + group] for start in range(0, len(steps), group)]
     pitch = min(width / len(groups), 24.0)
     every = max(1, round(24 / pitch))
+    of_step = findings_by_step(findings, {step.log for step in steps})
     bars = []
     for index, members in enumerate(groups):
         slowest = max(members, key=lambda step: step.duration_ns or 0)
@@ -74,8 +87,40 @@ def steps_strip(steps: list[StepRow], width: int = 960, most: int = 320) -> Stri
         size = round(max(2.0, STRIP_HEIGHT * min(duration, cap) / cap), 1)
         label = str(slowest.step) if group == 1 and index % every == 0 else ""
         x = round(index * pitch, 2)
-        bars.append(Bar(slowest, x, max(1.0, round(pitch - 2, 2)), size, duration > cap, len(members) - 1, label))
+        found = [finding for step in members for finding in of_step.get((step.log, step.step), ())]
+        wide = max(1.0, round(pitch - 2, 2))
+        bars.append(Bar(slowest, x, wide, size, duration > cap, len(members) - 1, label, found))
     return Strip(bars, round(len(groups) * pitch, 1), median, max(steps, key=lambda step: step.duration_ns or 0))
+
+
+@dataclass(frozen=True)
+class OverlayChoice:
+    """A step whose launches can be shown below those of another step."""
+
+    value: str
+    """Its value in the address: ``median`` or the number of the step."""
+    label: str
+    step: int
+    duration_ns: int | None
+
+
+MOST_CHOICES = 100
+
+
+def overlay_choices(steps: list[StepRow], row: StepRow) -> list[OverlayChoice]:
+    """Return the median of the steps of the same kind, and the steps around `row`."""
+    alike = sorted(
+        (step for step in steps if step.kind == row.kind and step.duration_ns is not None),
+        key=lambda step: step.duration_ns or 0,
+    )
+    place = max(0, min(position(steps, row) - MOST_CHOICES // 2, len(steps) - MOST_CHOICES))
+    others = [step for step in steps[place : place + MOST_CHOICES] if step.step != row.step]
+    choices = [OverlayChoice(str(step.step), f"step {step.step}", step.step, step.duration_ns) for step in others]
+    if len(alike) < 3:
+        return choices
+    median = alike[(len(alike) - 1) // 2]
+    text = f"median step (step {median.step} of {len(alike):,})"
+    return [OverlayChoice("median", text, median.step, median.duration_ns), *choices]
 
 
 FILTERS = {
@@ -83,5 +128,7 @@ FILTERS = {
     "timeline_height": timeline_height,
     "spans_height": spans_height,
     "steps_strip": steps_strip,
+    "overlay_choices": overlay_choices,
+    "step_marks": step_marks,
 }
-GLOBALS: dict[str, Any] = {}
+GLOBALS: dict[str, Any] = {"MOST_MARKS": 3}

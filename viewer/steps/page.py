@@ -10,11 +10,15 @@ from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.memory.queries.run import live_curve
 from stepscope.viewer.memory.queries.steps import RunCurve, run_curve
 from stepscope.viewer.memory.rows import LiveCurve
+from stepscope.viewer.overview.queries.overview import first_page
 from stepscope.viewer.overview.queries.runs import list_runs, list_steps, log_or_first
 from stepscope.viewer.overview.rows import RunRow, StepRow
+from stepscope.viewer.steps.marks import Mark, step_marks
 from stepscope.viewer.steps.queries import steps as steps_queries
+from stepscope.viewer.steps.queries.area import area_sums
+from stepscope.viewer.steps.queries.finding_launches import finding_places
 from stepscope.viewer.steps.queries.step_sources import StepSources, step_sources
-from stepscope.viewer.steps.rows import LaunchDetail, Timeline
+from stepscope.viewer.steps.rows import AreaSums, LaunchDetail, Timeline
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.highlight import Line, highlight
 from stepscope.viewer.web.addresses import NotThere, Page, Redirect, Request, Twin
@@ -59,6 +63,8 @@ class StepPage:
     """Contents of the panel; None if it is closed."""
     live: LiveCurve | None
     """Live bytes in the step; None if no storages were recorded."""
+    marks: list[Mark]
+    """Findings of this step, the worst first."""
 
 
 def steps_page(trace: Trace, request: Request) -> StepsPage:
@@ -84,7 +90,12 @@ def step_page(trace: Trace, request: Request) -> StepPage:
             f"Launch {launch} is not in step {row.step} but in step {shown.launch.step} of log {shown.launch.log}."
         )
     live = part("The memory of the step", None, live_page, trace, timeline)
-    return StepPage(row, steps, timeline, shown, live)
+    return StepPage(row, steps, timeline, shown, live, part("The findings of the step", [], _marks, trace, row))
+
+
+def _marks(trace: Trace, row: StepRow) -> list[Mark]:
+    findings = first_page(trace).findings
+    return step_marks(findings, finding_places(trace, findings), row.log, row.step)
 
 
 def live_page(trace: Trace, timeline: Timeline, width: int = FULL_WIDTH) -> LiveCurve | None:
@@ -97,6 +108,14 @@ def timeline_page(trace: Trace, request: Request) -> Timeline:
     width = max(1, min(request.number("width") or FULL_WIDTH, 1_000_000))
     start, end = request.number("start_ns"), request.number("end_ns")
     found = steps_queries.timeline(trace, log, step, start_ns=start, end_ns=end, width=width)
+    if found is None:
+        raise NotThere(f"Log {log} of this trace contains no step {step}.")
+    return found
+
+
+def area_page(trace: Trace, request: Request) -> AreaSums:
+    log, step = log_or_first(trace, request.optional_id("log")), request.id("step")
+    found = area_sums(trace, log, step, request.number("start_ns"), request.number("end_ns"))
     if found is None:
         raise NotThere(f"Log {log} of this trace contains no step {step}.")
     return found
@@ -136,6 +155,7 @@ ROUTES = (
     Page("/steps", "steps/list.html", "Steps", StepsPage, steps_page, (LOG, FIRST_STEP, LAST_STEP)),
     Page("/steps/{step}", "steps/page.html", "Steps", StepPage, step_page, (STEP, LOG, LAUNCH)),
     Twin("/steps/{step}/timeline.json", Timeline, timeline_page, (STEP, LOG, START_NS, END_NS, WIDTH)),
+    Twin("/steps/{step}/area.json", AreaSums, area_page, (STEP, LOG, START_NS, END_NS)),
     Twin("/launches/{launch}.json", LaunchPage, launch_page, (LAUNCH,)),
     Redirect("/launches/{launch}", launch_address),
 )

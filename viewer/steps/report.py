@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from stepscope.viewer.findings.crash.launch_deaths import launch_deaths
 from stepscope.viewer.report.contents import Contents, chosen
+from stepscope.viewer.steps.marks import step_marks
 from stepscope.viewer.steps.page import LaunchPage, launch_page_of
+from stepscope.viewer.steps.queries.finding_launches import finding_places
 from stepscope.viewer.steps.queries.steps import timeline
 from stepscope.viewer.steps.rows import CallRow, Timeline
 from stepscope.viewer.store.trace import Trace
@@ -43,6 +45,7 @@ def collect(trace: Trace, contents: Contents) -> None:
         room = max(0, room - len(picture.launches.launch))
         shown.append((row, picture))
     _collect_panels(trace, contents, [picture for _, picture in shown])
+    contents.shown["places"] = part("The findings of steps", {}, finding_places, trace, contents.overview.findings)
     contents.shown["steps"] = sorted(shown, key=lambda pair: (pair[0].log, pair[0].step))
     contents.say_left_out(len(contents.overview.steps), len(shown), "steps")
 
@@ -53,6 +56,10 @@ def data(contents: Contents) -> dict[str, Any]:
         "steps": [picture for _, picture in contents.shown["steps"]],
         "panels": [[_without_values(page) for page in panels] for panels in contents.shown["panels"]],
         "calls": contents.shown["calls"],
+        "marks": {
+            f"{row.log} {row.step}": step_marks(contents.overview.findings, contents.shown["places"], row.log, row.step)
+            for row, _ in contents.shown["steps"]
+        },
         "deaths": contents.shown["deaths"],
     }
 

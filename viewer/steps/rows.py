@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from stepscope.viewer.graphs.rows import GraphRow, SiteRow
+from stepscope.viewer.graphs.rows import GraphRow, SiteRow, SourceLine
 from stepscope.viewer.values.rows import ArgumentValues
 
 
@@ -70,6 +70,36 @@ class Timeline:
 
 
 @dataclass(frozen=True)
+class SiteSum:
+    """The launches of one site in a span of time."""
+
+    site: int
+    kernel: str
+    kind: str
+    lines: list[SourceLine]
+    """The lines of model source that it computes."""
+    launches: int
+    timed: int
+    """Number of launches whose host time is known."""
+    duration_ns: int | None
+    """Host time inside the span; None if it is known for none of them."""
+    device_duration_ns: int | None
+    """Device time of these launches; None if it was not measured."""
+
+
+@dataclass(frozen=True)
+class AreaSums:
+    """The launches of a span of a step by site, those with the most host time first."""
+
+    log: int
+    step: int
+    start_ns: int | None
+    """The span on the run's monotonic clock; None for the whole step."""
+    end_ns: int | None
+    sites: list[SiteSum]
+
+
+@dataclass(frozen=True)
 class LaunchDetail:
     launch: int
     log: int
@@ -90,10 +120,16 @@ class LaunchDetail:
     device_duration_ns: int | None
     previous: int | None
     next: int | None
+    previous_same: int | None
+    """Launch of the same kernel before this one in its step; `next_same` is the one after it."""
+    next_same: int | None
     written_by: dict[int, int | None]
     """Argument -> the launch of this call that wrote its buffer last; None if it is an input or unknown."""
     read_by: dict[int, list[int]]
     """Argument written here -> the launches of this call that read its buffer before it is overwritten."""
+    read_bytes: int | None
+    """Bytes of the tensors that it reads; None if the size of one is unknown."""
+    written_bytes: int | None
     config: dict[str, int]
     """Block sizes, ``num_warps`` and ``num_stages`` of a Triton kernel; empty for others or if unknown."""
     code: str | None

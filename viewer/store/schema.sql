@@ -272,10 +272,15 @@ CREATE TABLE survivors (
 );
 CREATE TABLE lifetime_logs (log BIGINT, calls BIGINT, storages BIGINT, events BIGINT, looked_for_growth BOOLEAN);
 -- The live bytes over time of all storages that calls of a log have used. live_bytes has a row for each change; a row
--- of level n in live_levels summarises 64 rows of level n - 1. made_bytes are those that compiled calls allocated.
-CREATE TABLE live_bytes (log BIGINT, device VARCHAR, ns BIGINT, live_bytes BIGINT, made_bytes BIGINT);
+-- of level n in live_levels summarises 64 rows of level n - 1, and all but low_bytes are those at its highest moment.
+-- made_bytes are those that compiled calls allocated; saved_bytes are those of them that a backward call used later, and
+-- kept_bytes the others that outlived the call that allocated them.
+CREATE TABLE live_bytes (
+    log BIGINT, device VARCHAR, ns BIGINT, live_bytes BIGINT, made_bytes BIGINT, saved_bytes BIGINT, kept_bytes BIGINT
+);
 CREATE TABLE live_levels (
-    log BIGINT, device VARCHAR, level BIGINT, ns BIGINT, low_bytes BIGINT, high_bytes BIGINT, made_bytes BIGINT
+    log BIGINT, device VARCHAR, level BIGINT, ns BIGINT, low_bytes BIGINT, high_bytes BIGINT, made_bytes BIGINT,
+    saved_bytes BIGINT, kept_bytes BIGINT
 );
 CREATE TABLE live_peaks (
     log BIGINT, device VARCHAR, first_ns BIGINT, last_ns BIGINT, ns BIGINT, live_bytes BIGINT, made_bytes BIGINT

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from stepscope.tracer._version import __version__
 from stepscope.viewer.overview.queries.overview import first_page
 from stepscope.viewer.overview.queries.recorder_cost import RecorderCost, recorder_cost
-from stepscope.viewer.overview.rows import Counts, Overview, RunRow
+from stepscope.viewer.overview.rows import Counts, Overview, RunRow, Severity
 from stepscope.viewer.store.trace import Trace
 
 MOST_FINDING_LINKS = 200
@@ -16,8 +16,10 @@ MOST_FINDING_LINKS = 200
 @dataclass(frozen=True)
 class FindingLink:
     title: str
-    severity: str
+    severity: Severity
     page: str
+    step: int | None = None
+    log: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,10 @@ def frame(overview: Overview) -> PageFrame:
         index_bytes=overview.index_bytes,
         version=__version__,
         counts=overview.counts,
-        findings=[FindingLink(row.title, row.severity, row.page) for row in overview.findings[:MOST_FINDING_LINKS]],
+        findings=[
+            FindingLink(row.title, row.severity, row.page, row.step, row.log)
+            for row in overview.findings[:MOST_FINDING_LINKS]
+        ],
     )
 
 

@@ -69,3 +69,17 @@ export function windowAround(view, bounds) {
   const margin = (view.end - view.start) / 4;
   return { start: Math.max(view.start - margin, bounds.start), end: Math.min(view.end + margin, bounds.end) };
 }
+
+/** Returns the span between two times, in either order, inside the bounds and in whole ns. */
+export function spanOf(one, other, bounds) {
+  const inside = (ns) => Math.min(Math.max(ns, bounds.start), bounds.end);
+  return { start: Math.floor(inside(Math.min(one, other))), end: Math.ceil(inside(Math.max(one, other))) };
+}
+
+/** Returns the end of an area that stays where it is if the edge at `ns` is moved, or null if no edge is there. */
+export function edgeAt(area, ns, slack) {
+  if (!area) return null;
+  const [start, end] = [Math.abs(ns - area.start), Math.abs(ns - area.end)];
+  if (Math.min(start, end) > slack) return null;
+  return start < end ? area.end : area.start;
+}

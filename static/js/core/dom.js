@@ -29,14 +29,17 @@ export function isTyping(event) {
   return event.target instanceof Element && event.target.closest("input, select, textarea, dialog[open]") !== null;
 }
 
-/** `acts` maps key names to actions, which apply while `isOn()` holds and no input has the focus. */
+/**
+ * `acts` maps key names to actions, which apply while `isOn()` holds and no input has the focus, before those of core/page.js.
+ * An action that returns false leaves the key to others.
+ */
 export function onKeys(acts, isOn = () => true) {
-  addEventListener("keydown", (event) => {
+  const onKey = (event) => {
     const act = acts[event.key.toLowerCase()];
     if (!act || event.ctrlKey || event.metaKey || event.altKey || isTyping(event) || !isOn()) return;
-    event.preventDefault();
-    act();
-  });
+    if (act() !== false) event.preventDefault();
+  };
+  addEventListener("keydown", onKey, true);
 }
 
 export function debounce(call, ms) {

@@ -45,6 +45,13 @@ export function formatCount(value) {
   return value === null || value === undefined ? "–" : thousands(value);
 }
 
+/** Formats a share: "4.5 %", "< 0.1 %". */
+export function formatShare(value) {
+  const percent = 100 * value;
+  if (percent > 0 && percent < 0.05) return "< 0.1 %";
+  return `${percent >= 99.95 ? thousands(percent.toFixed(0)) : percent.toFixed(1)} %`;
+}
+
 /** Formats the exact bytes, with a larger unit in parentheses if there is one. */
 export function exactBytes(value) {
   return value < 1000 ? `${formatCount(value)} B` : `${formatCount(value)} B (${formatBytes(value)})`;

@@ -6,6 +6,8 @@ import { STATISTICS, vocabulary } from "#js/core/vocabulary.js";
 export const HEALTH = vocabulary.health.map(({ name }) => name);
 export const NAMES = Object.fromEntries(vocabulary.health.map(({ name, label }) => [name, label]));
 export const SIGNS = Object.fromEntries(vocabulary.health.map(({ name, sign }) => [name, sign]));
+/** Classes of elements that are not finite, from worst to best. */
+export const NONFINITE = ["nan", "positive_infinity", "negative_infinity"];
 export const classOf = (name) => `v-${name.replaceAll("_", "-")}`;
 
 /** Classes with counted elements, from best to worst. */

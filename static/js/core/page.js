@@ -2,6 +2,7 @@
 import { isTyping } from "#js/core/dom.js";
 import { nextFinding } from "#js/core/finding_keys.js";
 import { watchScrollers } from "#js/core/scrollers.js";
+import { say } from "#js/core/say.js";
 
 const root = document.documentElement;
 const keys = document.getElementById("keys");
@@ -25,14 +26,19 @@ if (here) here.parentElement.scrollLeft = here.offsetLeft + here.offsetWidth - h
 document.getElementById("keys-toggle").addEventListener("click", () => keys.showModal());
 
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
   const search = document.getElementById("search");
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && search) {
+    event.preventDefault();
+    search.focus();
+    search.select();
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (event.key === "Escape" && event.target === search) search.blur();
   if (isTyping(event)) return;
   if (event.key === "/" && search) search.focus();
   else if (event.key === "?") keys.showModal();
-  else if (event.key === ",") step("prev");
-  else if (event.key === ".") step("next");
+  else if (event.key === "," || event.key === "<") step("prev");
+  else if (event.key === "." || event.key === ">") step("next");
   else if (event.key === "[") goToFinding(-1);
   else if (event.key === "]") goToFinding(1);
   else return;
@@ -81,14 +87,4 @@ function keep(index) {
   } catch {
     // Storage is blocked, so findings that share a page count as one.
   }
-}
-
-let quiet = 0;
-
-function say(text) {
-  const box = document.getElementById("said");
-  box.textContent = text;
-  box.hidden = false;
-  clearTimeout(quiet);
-  quiet = setTimeout(() => (box.hidden = true), 2500);
 }

@@ -6,42 +6,46 @@ import { mountStep } from "#js/steps/view.js";
 const SHARP_LAUNCHES = 20_000;
 const SHARP_WIDTH = 1_000_000;
 
-const { timeline, launch, live } = JSON.parse(document.getElementById("step-data").textContent);
+const { timeline, launch, live, marks } = JSON.parse(document.getElementById("step-data").textContent);
 const panel = document.getElementById("panel");
 const path = `/steps/${timeline.step}`;
 
 const query = (values) => new URLSearchParams({ log: timeline.log, ...values });
-const timelineUrl = (values) => `${path}/timeline.json?${query(values)}`;
+const timelineUrl = (values, step = timeline.step) => `/steps/${step}/timeline.json?${query(values)}`;
+const detail = timeline.total_launches <= SHARP_LAUNCHES ? { width: SHARP_WIDTH } : {};
 
 const step = mountStep(document.querySelector(".step-view"), panel, timeline, {
   root: "",
   window: (start_ns, end_ns, width) => getJson(timelineUrl({ start_ns, end_ns, width })),
   live,
   liveWindow: (start_ns, end_ns, width) => getJson(`/memory/live.json?${query({ start_ns, end_ns, width, device: live.device })}`),
+  marks,
+  timeline: (other) => getJson(timelineUrl(detail, other)),
+  otherWindow: (other) => (start_ns, end_ns, width) => getJson(timelineUrl({ start_ns, end_ns, width }, other)),
+  sums: async (other, area = null) => {
+    const span = area && { start_ns: timeline.start_ns + area.start, end_ns: timeline.start_ns + area.end };
+    return (await getJson(`/steps/${other}/area.json?${query(span)}`))?.sites ?? null;
+  },
   missing: "The server did not return this launch.",
   launch: (id) => getJson(`/launches/${id}.json`),
   hrefOf: (id) => `${path}?${query({ launch: id })}`,
+  hrefOfStep: (other, id = null) => `/steps/${other}?${query(id === null ? {} : { launch: id })}`,
   remember: (changes, push) => setState({ log: timeline.log, ...changes }, push),
 });
 
-function follow() {
-  const asked = new URL(location.href).searchParams;
-  if (asked.get("kernels")) step.setFilter(asked.get("kernels"));
-  if (asked.has("from") && asked.has("to")) step.setView(Number(asked.get("from")), Number(asked.get("to")));
-  return asked.get("launch");
-}
+const asked = () => new URL(location.href).searchParams;
 
 makeResizable(panel);
-follow();
+step.follow(asked());
 if (launch) step.show(launch, false);
 addEventListener("popstate", () => {
-  const id = follow();
-  if (id) step.open(Number(id), { push: false });
+  step.follow(asked());
+  if (asked().get("launch")) step.open(Number(asked().get("launch")), { push: false });
   else step.close({ push: false });
 });
 
 // A step of ordinary size is fetched once in full; larger ones window by window while zooming.
-if (step.isBinned() && timeline.total_launches <= SHARP_LAUNCHES) {
-  const finer = await getJson(timelineUrl({ width: SHARP_WIDTH }));
+if (step.isBinned() && detail.width) {
+  const finer = await getJson(timelineUrl(detail));
   if (finer) step.sharpen(finer);
 }

@@ -2,13 +2,20 @@
 import { codeBlock } from "#js/core/code.js";
 import { copy } from "#js/core/copy.js";
 import { h, known } from "#js/core/dom.js";
-import { basename, formatCount, formatNs, launchText, plural, slugOf } from "#js/core/format.js";
+import { basename, exactBytes, formatBytes, formatCount, formatNs, launchText, plural, slugOf } from "#js/core/format.js";
 import { lastWords } from "#js/crash/last_words.js";
-import { argumentTable } from "#js/steps/panel_arguments.js";
+import { argumentTable, otherArguments } from "#js/steps/panel_arguments.js";
+import { byHealth } from "#js/steps/panel_order.js";
+
+/** Bad tensors that stand above everything else; the line of the model should stay close. */
+const MOST_FIRST = 2;
 
 /** `context`: root (the prefix of paths), go(launch), close(). */
 export function launchPanel({ launch: row, code_lines: lines, death = null }, context) {
   const { site, graph } = row;
+  const { bad, rest } = byHealth(site.arguments, row.values);
+  const [first, others] = [bad.slice(0, MOST_FIRST), [...bad.slice(MOST_FIRST), ...rest]];
+  const left = others.length + (site.scalars ?? []).length;
   return [
     h(
       "header",
@@ -24,9 +31,10 @@ export function launchPanel({ launch: row, code_lines: lines, death = null }, co
       neighbours(row, context),
     ),
     ...(death ? [lastWords(death)] : []),
+    ...(bad.length ? [section("NaN or infinity", argumentTable(row, first, context), `in ${bad.length} of ${plural(site.arguments.length, "tensor")}, the worst first`)] : []),
     facts(row, context),
     section("Model source", modelSource(site.stacks)),
-    section("Arguments", argumentTable(row, context), plural(site.arguments.length + (site.scalars ?? []).length, "argument")),
+    ...(bad.length && !left ? [] : [section(bad.length ? "Other arguments" : "Arguments", otherArguments(row, others, context), plural(left, "argument"))]),
     section("FX nodes", fxNodes(site)),
     section("Generated code", generatedCode(row, lines, context), codePlace(row)),
     h(
@@ -63,6 +71,7 @@ function facts(row, { root }) {
   const entries = [
     ["host time", row.duration_ns === null ? row.returned ? known(null, "not recorded") : h("span", { class: "critical-text" }, "✖ did not return") : formatNs(row.duration_ns), row.duration_ns === null ? null : `${formatCount(row.duration_ns)} ns`],
     ["device time", known(row.device_duration_ns, "not measured", formatNs)],
+    ...bytesOf(row),
     ["at", row.returned && row.duration_ns === null ? null : formatNs(row.step_offset_ns), `${formatCount(row.step_offset_ns)} ns after the start of step ${row.step}`],
     ["graph", h("a", { href: `${root}/graphs/${graph.graph}` }, label)],
     ["scheduler nodes", known(site.snodes?.join(", "), "not recorded: the graph was cached without its sidecar file")],
@@ -78,6 +87,19 @@ function facts(row, { root }) {
       .filter(([, value]) => value !== null && value !== undefined)
       .map(([name, value, title]) => h("div", {}, h("dt", {}, name), h("dd", { title }, value))),
   );
+}
+
+const OF_ARGUMENTS = "These are the sizes of its tensor arguments. A kernel may read less of them, or read a part several times.";
+
+/** Returns the bytes of the arguments, and what moving them once in this time needs. */
+function bytesOf({ read_bytes: read = null, written_bytes: written = null, duration_ns: host, device_duration_ns: device, site }) {
+  if (read === null || written === null || !(read + written)) return [];
+  const isOnHost = site.arguments.every(({ tensors }) => tensors.every((tensor) => tensor.device?.startsWith("cpu") ?? false));
+  const ns = device ?? (isOnHost ? host : null);
+  return [
+    ["bytes", `reads ${formatBytes(read)}, writes ${formatBytes(written)}`, `${OF_ARGUMENTS} Reads ${exactBytes(read)}, writes ${exactBytes(written)}.`],
+    ["bandwidth", ns ? `${formatBytes(Math.round(((read + written) * 1e9) / ns))}/s` : null, `These bytes, each moved once, in the ${device === null ? "host" : "device"} time.`],
+  ];
 }
 
 // A large fused kernel has dozens of lines; its arguments should stay close.

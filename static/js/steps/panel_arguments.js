@@ -3,18 +3,18 @@ import { h, known } from "#js/core/dom.js";
 import { formatShape, slugOf } from "#js/core/format.js";
 import { RECORD_VALUES, valueLines } from "#js/values/lines.js";
 
-export function argumentTable(row, context) {
-  const { arguments: rows, scalars = [] } = row.site;
-  if (!rows.length) return h("div", {}, h("p", { class: "note" }, "This launch has no tensor arguments."), scalarTable(scalars));
+/** Returns the table of some tensor arguments. */
+export function argumentTable(row, rows, context) {
   const head = ["role", "name", "dtype, shape, stride, device"].map((name) => h("th", {}, name));
   const bodies = rows.map((argument) => argumentBody(row, argument, context));
-  return h(
-    "div",
-    {},
-    h("div", { class: "scroll" }, h("table", { class: "arguments" }, h("thead", {}, h("tr", {}, ...head)), ...bodies)),
-    scalarTable(scalars),
-    noValues(row),
-  );
+  return h("div", { class: "scroll" }, h("table", { class: "arguments" }, h("thead", {}, h("tr", {}, ...head)), ...bodies));
+}
+
+/** Returns the arguments that are not in the table of bad tensors, `rows`, and those that are not tensors. */
+export function otherArguments(row, rows, context) {
+  const scalars = scalarTable(row.site.scalars ?? []);
+  if (!row.site.arguments.length) return h("div", {}, h("p", { class: "note" }, "This launch has no tensor arguments."), scalars);
+  return h("div", {}, rows.length ? argumentTable(row, rows, context) : null, scalars, noValues(row));
 }
 
 /** Returns the table of scalar arguments: sizes, strides, factors, flags. */

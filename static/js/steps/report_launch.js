@@ -12,6 +12,8 @@ export function launchOf({ panels, calls, values, deaths }, timeline, id) {
   const start = timeline.window_start_ns + columns.start_ns[at];
   const duration = columns.duration_ns[at];
   const [least, most] = [Math.min(...columns.launch), Math.max(...columns.launch)];
+  const kernel = (index) => timeline.sites[columns.site[index]].kernel;
+  const same = columns.launch.filter((_, index) => kernel(index) === kernel(at)).sort((a, b) => a - b);
   const move = (launch) => (launch === null ? null : ids[described.indexOf(launch)] ?? null);
   const moved = (rows, change) => Object.fromEntries(Object.entries(rows).map(([argument, value]) => [argument, change(value)]));
   return {
@@ -29,11 +31,22 @@ export function launchOf({ panels, calls, values, deaths }, timeline, id) {
       device_duration_ns: row.launch === id ? row.device_duration_ns : null,
       previous: id > least ? id - 1 : null,
       next: id < most ? id + 1 : null,
+      previous_same: same.findLast((other) => other < id) ?? null,
+      next_same: same.find((other) => other > id) ?? null,
       written_by: moved(row.written_by, move),
       values: values ? values[id] ?? null : [],
       read_by: moved(row.read_by, (readers) => readers.map(move)),
     },
     code_lines,
     death: deaths?.[id] ?? null,
+  };
+}
+
+/** Returns a function that gives the distinct lines of the model of a launch site, as far as a panel describes it. */
+export function linesOf({ panels }) {
+  const known = new Map(panels.flat().filter(Boolean).map(({ launch: { site } }) => [site.site, site.stacks]));
+  return (site) => {
+    const lines = (known.get(site) ?? []).filter((stack) => stack.length).map((stack) => stack.at(-1));
+    return [...new Map(lines.map((line) => [`${line.file}:${line.line}`, line])).values()];
   };
 }

@@ -1,28 +1,83 @@
 // The timeline of a step: launches, calls and spans as rows, live bytes below them.
+import { GUTTER, xOf } from "#js/core/chart_draw.js";
 import { pick, reveal } from "#js/core/chart_model.js";
-import { ChartView } from "#js/core/chart_view.js";
+import { AreaChart } from "#js/core/chart_area.js";
+import { debounce, h } from "#js/core/dom.js";
 import { formatNs, plural } from "#js/core/format.js";
 import { NAMES } from "#js/core/health.js";
 import { drawTimeline, timelineColours } from "#js/steps/timeline_draw.js";
+import { layout } from "#js/steps/timeline_lanes.js";
 import { LiveLane } from "#js/steps/timeline_live.js";
-import { intervalsOf, layout, missingWindow, prepare } from "#js/steps/timeline_model.js";
+import { intervalsOf, marksIn, missingWindow, prepare } from "#js/steps/timeline_model.js";
 
-export class TimelineView extends ChartView {
+const ARRANGE_MS = 200;
+const MARK_PX = 9;
+const MOST_TITLES = 3;
+
+export class TimelineView extends AreaChart {
   margin = 0.08;
   selected = null;
   matches = null;
+  pins = [];
+  other = null;
 
-  /** `options` are those of ChartView, live (live bytes over the same time, or null) and fetchLive, like fetchWindow. */
+  /**
+   * `options` are those of AreaChart, live (live bytes over the same time, or null), fetchLive, like fetchWindow,
+   * marks (findings with start and thread, the worst first) and onPin(key).
+   */
   constructor(box, timeline, options = {}) {
     super(box, options, timelineColours(box), "Timeline. Its launches are listed below.");
+    this.timeline = timeline;
     this.origin = timeline.start_ns;
     this.bounds = { start: 0, end: Math.max(timeline.end_ns - timeline.start_ns, 1) };
     this.view = { ...this.bounds };
     this.whole = this.data = prepare(timeline);
     this.live = options.live ? new LiveLane(options.live, this.origin, this.bounds) : null;
-    const { lanes, height } = layout(timeline, this.live !== null);
-    Object.assign(this, { rows: lanes, rowsHeight: height });
+    this.marks = options.marks ?? [];
+    this.gutter = h("div", { class: "lane-names" });
+    box.append(this.gutter);
+    this.arrange();
+    this.arrangeSoon = debounce(() => this.arrange(), ARRANGE_MS);
     this.start();
+  }
+
+  /** Lays out the rows for the view: rows of spans that are out of view take no room. */
+  arrange() {
+    const shown = (intervals) => intervals.filter(({ start, end }) => end >= this.view.start && start <= this.view.end).map(({ item }) => item);
+    const { lanes, height } = layout(this.timeline, {
+      spans: shown(this.data.spans), calls: shown(this.data.calls), hasMemory: this.live !== null, pins: this.pins, other: this.other,
+    });
+    Object.assign(this, { rows: lanes, rowsHeight: height });
+    this.gutter.replaceChildren(...lanes.filter(({ name }) => name).map((lane) => this.nameOf(lane)));
+    this.box.querySelector(".spacer")?.setAttribute("height", height);
+    if (this.width) this.resize();
+    this.draw();
+  }
+
+  nameOf({ key, name, pinned, y, height }) {
+    const title = pinned ? "Put this row back in its place" : "Pin this row to the top";
+    const button = h("button", { type: "button", class: "lane-name", "data-lane": key, title, "aria-pressed": String(pinned), onclick: () => this.options.onPin?.(key) }, name);
+    button.style.top = `${y + Math.max(0, (height - 16) / 2)}px`;
+    return button;
+  }
+
+  pin(keys) {
+    this.pins = keys;
+    this.arrange();
+    this.box.querySelector(`[data-lane="${keys.at(-1)}"]`)?.focus({ preventScroll: true });
+  }
+
+  /** Shows another step below this one, an OtherStep or null; `fetchWindow` fetches its windows by times of its log. */
+  compare(other, fetchWindow = null) {
+    this.other = other;
+    this.fetchOtherWindow = other && fetchWindow && ((start, end, width) => fetchWindow(start + other.offset, end + other.offset, width));
+    this.arrange();
+    this.fetchSoon();
+  }
+
+  tellView() {
+    super.tellView();
+    this.arrangeSoon();
   }
 
   prepare(timeline) {
@@ -46,6 +101,7 @@ export class TimelineView extends ChartView {
 
   async fetchDetail() {
     this.fetchLive();
+    this.fetchOther();
     await super.fetchDetail();
   }
 
@@ -54,6 +110,15 @@ export class TimelineView extends ChartView {
     const curve = wanted && (await this.fetched(wanted, this.options.fetchLive, 1));
     if (!curve) return;
     this.live.show(curve);
+    this.draw();
+  }
+
+  async fetchOther() {
+    const { other } = this;
+    const wanted = this.fetchOtherWindow && other.missing(this.view);
+    const found = wanted && (await this.fetched(wanted, this.fetchOtherWindow, 1.5));
+    if (!found || other !== this.other) return;
+    other.show(found);
     this.draw();
   }
 
@@ -83,22 +148,51 @@ export class TimelineView extends ChartView {
     return this.data.untimed ? null : ns;
   }
 
+  under(x, y) {
+    const row = this.rowAt(x, y);
+    const group = row?.kind === "launches" && y < row.y + 2 * MARK_PX && this.marksOf(row).find((one) => Math.abs(one.x - x) <= MARK_PX);
+    return group ? { ...group, lane: { kind: "mark" } } : super.under(x, y);
+  }
+
+  /** Returns the marks of findings in a row of launches, in groups. */
+  marksOf({ thread }) {
+    const at = (ns) => Math.min(Math.max(xOf(ns, this.view, this.width), GUTTER + MARK_PX), this.width - MARK_PX);
+    return marksIn(this.marks, this.view, at).filter((group) => group.thread === thread);
+  }
+
   found(lane, ns, slack) {
     if (lane.kind === "memory") return { lane, ns };
-    const interval = pick(intervalsOf(this.data, lane), ns, slack);
+    const intervals = lane.kind === "other" ? (this.other.in(this.view).launches.get(lane.thread) ?? []) : intervalsOf(this.data, lane);
+    const interval = pick(intervals, ns, slack);
     return interval && { ...interval, lane };
   }
 
   opens({ lane }) {
-    return lane.kind === "launches" || lane.kind === "health";
+    return ["launches", "health", "mark", "other"].includes(lane.kind);
   }
 
   lines(found) {
-    if (found.lane.kind === "memory") return this.live.lines(found.ns);
+    const { kind } = found.lane;
+    if (kind === "memory") return this.live.lines(found.ns);
+    if (kind === "mark") return markLines(found.marks);
+    if (kind === "other") return otherLines(found, this.other);
     const lines = this.opens(found) ? launchLines(found) : spanLines(found);
-    if (found.lane.kind === "health") lines.push(`worst output: ${NAMES[found.health]}`);
+    if (kind === "health") lines.push(`worst output: ${NAMES[found.health]}`);
     return lines;
   }
+}
+
+function markLines(marks) {
+  const titles = marks.slice(0, MOST_TITLES).map(({ sign, title }) => `${sign} ${title}`);
+  return marks.length > MOST_TITLES ? [...titles, `and ${plural(marks.length - MOST_TITLES, "more finding")}`] : titles;
+}
+
+function otherLines(found, other) {
+  const lines = launchLines({ ...found, start: found.start - other.shift, end: found.end - other.shift });
+  const own = found.count === 1 && found.timed && other.partner(found.launch);
+  lines.splice(1, 0, `in step ${other.step}`);
+  if (own?.timed) lines.push(`in this step: launch ${own.launch} · ${formatNs(own.end - own.start)}`);
+  return lines;
 }
 
 function launchLines({ launch, kernel, kind, start, end, returned, timed, count }) {

@@ -2,7 +2,7 @@
 import { CHART_COLOURS, GUTTER, barOf, drawChart, drawName, xOf } from "#js/core/chart_draw.js";
 import { inView } from "#js/core/chart_model.js";
 import { HEALTH_COLOURS, drawClass } from "#js/core/health_draw.js";
-import { drawLiveLane } from "#js/steps/timeline_live.js";
+import { BANDS, drawLiveLane } from "#js/steps/timeline_live.js";
 import { healthStrip, intervalsOf } from "#js/steps/timeline_model.js";
 
 /** Returns the kinds of launches in the order of the legend, which css/core/colours.css lists beside their colours. */
@@ -11,7 +11,7 @@ export function kindsOf(element) {
 }
 
 export function timelineColours(element) {
-  return [...CHART_COLOURS, "estimated", ...HEALTH_COLOURS, ...kindsOf(element).map((kind) => `kind-${kind}`)];
+  return [...CHART_COLOURS, "warning", "info", ...BANDS.map(({ colour }) => colour), ...HEALTH_COLOURS, ...kindsOf(element).map((kind) => `kind-${kind}`)];
 }
 
 export function drawTimeline(ctx, picture) {
@@ -19,9 +19,12 @@ export function drawTimeline(ctx, picture) {
     if (lane.kind === "launches") drawLaunches(ctx, picture, lane);
     else if (lane.kind === "health") drawHealth(ctx, picture, lane);
     else if (lane.kind === "memory") drawLive(ctx, picture, lane);
+    else if (lane.kind === "other") drawOther(ctx, picture, lane);
     else drawSpans(ctx, picture, lane);
   });
   drawSelected(ctx, picture);
+  picture.drawArea(ctx);
+  for (const lane of picture.rows) if (lane.kind === "launches") drawMarks(ctx, picture, lane);
 }
 
 function stripsOf({ spans, calls, launches }) {
@@ -60,6 +63,36 @@ function drawLaunches(ctx, picture, lane) {
     if (launch.count === 1) drawName(ctx, launch.kernel, left, size, lane, colours, launch.returned ? "bar-text" : "text");
   }
   ctx.globalAlpha = 1;
+}
+
+/** Draws the launches of the other step faintly, so that those of this step stay in front. */
+function drawOther(ctx, picture, lane) {
+  const { other, view, colours, matches } = picture;
+  for (const launch of inView(other.in(view).launches.get(lane.thread) ?? [], view)) {
+    const { left, size } = barOf(launch, picture);
+    ctx.globalAlpha = matches && !matches(launch.kernel) ? 0.12 : 0.5;
+    ctx.fillStyle = colours[`kind-${launch.kind}`];
+    ctx.fillRect(left, lane.y + 2, size, lane.height - 4);
+    ctx.globalAlpha = 1;
+    if (launch.count === 1) drawName(ctx, launch.kernel, left, size, lane, colours, "muted");
+  }
+}
+
+/** Draws the signs of findings above their launches. */
+function drawMarks(ctx, picture, lane) {
+  const { colours } = picture;
+  ctx.save();
+  ctx.textAlign = "center";
+  for (const { x, marks } of picture.marksOf(lane)) {
+    ctx.fillStyle = colours.bg;
+    ctx.beginPath();
+    ctx.arc(x, lane.y + 9, 8, 0, 2 * Math.PI);
+    ctx.fill();
+    ctx.strokeStyle = ctx.fillStyle = colours[marks[0].severity];
+    ctx.stroke();
+    ctx.fillText(marks[0].sign, x, lane.y + 9.5);
+  }
+  ctx.restore();
 }
 
 function drawHealth(ctx, { data, view, width, colours }, lane) {

@@ -3,6 +3,24 @@ import { windowAround } from "#js/core/chart_model.js";
 import { exactBytes, formatBytes } from "#js/core/format.js";
 import { firstWhere } from "#js/core/numbers.js";
 
+/** The parts of the live bytes from bottom to top: name, text and colour. */
+export const BANDS = [
+  { name: "input", text: "inputs and parameters", colour: "m-input" },
+  { name: "saved", text: "saved for a backward call", colour: "m-saved" },
+  { name: "kept", text: "outputs and others that outlive their call", colour: "m-output" },
+  { name: "temporary", text: "freed by the call that allocated them", colour: "m-temporary" },
+];
+
+/** Returns the bytes of each band; they add up to the highest live bytes of each point. */
+function bandsOf({ high_bytes: high, made_bytes: made, saved_bytes: saved, kept_bytes: kept }) {
+  return {
+    input: high.map((bytes, index) => bytes - made[index]),
+    saved,
+    kept,
+    temporary: made.map((bytes, index) => bytes - saved[index] - kept[index]),
+  };
+}
+
 export class LiveLane {
   /** `curve` covers the initial bounds; times are ns from `origin`. */
   constructor(curve, origin, bounds) {
@@ -16,7 +34,7 @@ export class LiveLane {
     const offset = curve.window_start_ns - this.origin;
     const ends = offset + curve.window_end_ns - curve.window_start_ns;
     this.now = {
-      at: curve.at_ns.map((ns) => offset + ns), low: curve.low_bytes, high: curve.high_bytes, made: curve.made_bytes,
+      at: curve.at_ns.map((ns) => offset + ns), low: curve.low_bytes, high: curve.high_bytes, bands: bandsOf(curve),
       start: offset, end: ends, merged: curve.merged, first: curve.start_ns - this.origin, last: curve.end_ns - this.origin,
     };
     this.whole ??= this.now;
@@ -45,7 +63,7 @@ export class LiveLane {
     return [
       low === high ? exactBytes(high) : `${exactBytes(low)} to ${exactBytes(high)}`,
       "live bytes of storages seen by compiled calls",
-      `allocated by compiled calls: ${exactBytes(points.made[index])}`,
+      ...BANDS.filter(({ name }) => points.bands[name][index]).map(({ name, text }) => [`${text}:`, exactBytes(points.bands[name][index])]).reverse(),
       ...(low === high ? [] : ["zoom in for exact values"]),
     ];
   }
@@ -61,36 +79,41 @@ export function indexAt(at, ns) {
   return firstWhere(at.length, (index) => at[index] > ns) - 1;
 }
 
-/** Draws the curve; `x(ns)` returns a position in pixels. */
+/** Draws the bands on each other, and the least bytes of points that join several events; `x(ns)` returns a position. */
 export function drawLiveLane(ctx, live, { lane, view, x, left, right, colours }) {
   const points = live.points(view);
   const first = Math.max(0, indexAt(points.at, view.start));
   const last = indexAt(points.at, view.end);
   let top = 0;
   for (let index = first; index <= last; index++) top = Math.max(top, points.high[index]);
-  const bottom = lane.y + lane.height;
-  const y = (value) => bottom - 1 - (top ? value / top : 0) * (lane.height - 14);
+  const bottom = lane.y + lane.height - 1;
+  const y = (value) => bottom - (top ? value / top : 0) * (lane.height - 15);
   const end = (index) => Math.min(right, index < points.at.length - 1 ? x(points.at[index + 1]) : right);
-  ctx.fillStyle = colours.accent;
-  for (const [values, alpha] of [[points.high, 0.14], [points.low, 0.14]]) {
-    ctx.globalAlpha = alpha;
-    for (let index = first; index <= last; index++) {
-      const from = Math.max(left, x(points.at[index]));
-      ctx.fillRect(from, y(values[index]), Math.max(0.5, end(index) - from), bottom - y(values[index]));
+  for (let index = first; index <= last; index++) {
+    const from = Math.max(left, x(points.at[index]));
+    let below = 0;
+    for (const { name, colour } of BANDS) {
+      const bytes = points.bands[name][index];
+      ctx.fillStyle = colours[colour];
+      ctx.fillRect(from, y(below + bytes), Math.max(0.5, end(index) - from), y(below) - y(below + bytes));
+      below += bytes;
     }
   }
-  ctx.globalAlpha = 1;
-  for (const [values, colour] of [[points.made, "estimated"], [points.high, "accent"]]) {
-    ctx.strokeStyle = colours[colour];
-    ctx.beginPath();
-    for (let index = first; index <= last; index++) {
-      const from = Math.max(left, x(points.at[index]));
-      if (index === first) ctx.moveTo(from, y(values[index]));
-      else ctx.lineTo(from, y(values[index]));
-      ctx.lineTo(end(index), y(values[index]));
-    }
-    ctx.stroke();
-  }
+  drawLow(ctx, points, { first, last, y, start: (index) => Math.max(left, x(points.at[index])), end, colour: colours.text });
   ctx.fillStyle = colours.muted;
   ctx.fillText(`${formatBytes(top)} maximum in view`, left + 4, lane.y + 6);
+}
+
+/** Draws the least bytes where they differ from the highest ones. */
+function drawLow(ctx, { low, high }, { first, last, y, start, end, colour }) {
+  ctx.strokeStyle = colour;
+  ctx.globalAlpha = 0.5;
+  ctx.beginPath();
+  for (let index = first; index <= last; index++) {
+    if (low[index] === high[index]) continue;
+    ctx.moveTo(start(index), y(low[index]));
+    ctx.lineTo(end(index), y(low[index]));
+  }
+  ctx.stroke();
+  ctx.globalAlpha = 1;
 }

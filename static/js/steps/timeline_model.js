@@ -1,38 +1,6 @@
 // The model of the timeline, independent of the DOM. All times are ns from the start of the step.
-import { AXIS, GAP, MINIMAP, SPAN, firstAt, inView, windowAround } from "#js/core/chart_model.js";
+import { firstAt, inView, windowAround } from "#js/core/chart_model.js";
 import { HEALTH, worse } from "#js/core/health.js";
-
-export const CALL = 20, LAUNCH = 34, STRIP = 14, MEMORY = 64;
-
-/** Returns the rows of the picture from top to bottom; `timeline_height` in viewer/steps/filters.py adds up the same heights. */
-export function layout(timeline, hasMemory = false) {
-  const lanes = [];
-  let y = AXIS + MINIMAP + GAP;
-  const add = (lane) => {
-    lanes.push({ ...lane, y });
-    y += lane.height;
-  };
-  if (timeline.spans.length) {
-    const depths = timeline.spans.map((span) => span.depth);
-    const [top, bottom] = [Math.min(...depths), Math.max(...depths)];
-    for (let depth = top; depth <= bottom; depth++) add({ kind: "spans", depth, height: SPAN, label: depth > top ? "" : "compile" });
-    y += GAP;
-  }
-  timeline.threads.forEach((thread, index) => {
-    const depths = timeline.calls.filter((call) => call.thread === thread).map((call) => call.depth);
-    for (let depth = 0; depth <= Math.max(-1, ...depths); depth++) {
-      add({ kind: "calls", thread, depth, height: CALL, label: depth ? "" : "graph" });
-    }
-    add({ kind: "launches", thread, height: LAUNCH, label: timeline.threads.length > 1 ? `cpu ${index}` : "cpu" });
-    if (timeline.launches.health?.length) add({ kind: "health", thread, height: STRIP, label: index ? "" : "health" });
-    y += GAP;
-  });
-  if (hasMemory) {
-    add({ kind: "memory", height: MEMORY, label: "memory" });
-    y += GAP;
-  }
-  return { lanes, height: y };
-}
 
 /** Converts the server's timeline to intervals per lane, sorted by start. */
 export function prepare(timeline) {
@@ -116,6 +84,21 @@ function hasBins(data, view) {
     if (inView(row, view).some(({ count }) => count > 1)) return true;
   }
   return false;
+}
+
+/**
+ * Returns the marks in view as groups that share a place, with their positions and the worst finding first. `marks` are
+ * ordered by severity; `at(ns)` returns a position in pixels.
+ */
+export function marksIn(marks, view, at, room = 14) {
+  const groups = [];
+  for (const mark of marks.filter(({ start }) => start >= view.start && start <= view.end)) {
+    const x = at(mark.start);
+    const near = groups.find((group) => group.thread === mark.thread && Math.abs(group.x - x) < room);
+    if (near) near.marks.push(mark);
+    else groups.push({ x, thread: mark.thread, marks: [mark] });
+  }
+  return groups;
 }
 
 /** Returns a matcher of kernel names that contain all words of a filter; `*` is a wildcard. */

@@ -3,21 +3,28 @@ import { debounce, h, onKeys } from "#js/core/dom.js";
 import { formatNs } from "#js/core/format.js";
 import { HEALTH } from "#js/core/health.js";
 import { panelFocus } from "#js/core/panel_focus.js";
+import { say } from "#js/core/say.js";
+import { areaTable } from "#js/steps/area.js";
+import { areaText, parseArea } from "#js/steps/area_model.js";
+import { comparison } from "#js/steps/comparison.js";
 import { launchList } from "#js/steps/launch_list.js";
 import { launchPanel, missingPanel } from "#js/steps/panel.js";
 import { TimelineView } from "#js/steps/timeline.js";
 import { kindsOf } from "#js/steps/timeline_draw.js";
+import { BANDS } from "#js/steps/timeline_live.js";
 import { isUntimed, kernelMatcher } from "#js/steps/timeline_model.js";
 import { healthBadge } from "#js/values/lines.js";
 
 /**
- * `source`: root, window(start, end, width), launch(id), hrefOf(launch), remember({launch, from, to, kernels}, push),
- * live (live bytes of the step, or null), liveWindow(start, end, width), missing (the text if a launch is not available).
- * Returns the actions for states of the address.
+ * `source`: root, launch(id), sums(step, area), timeline(step), hrefOf(launch), hrefOfStep(step, launch),
+ * remember(changes, push), marks (findings of the step), live (live bytes of the step, or null), missing (the text if a
+ * launch is not available), note (a remark on sums, or null), and, if finer data can be fetched, window(start, end, width),
+ * liveWindow(start, end, width) and otherWindow(step). Returns the actions for states of the address.
  */
 export function mountStep(view, panel, timeline, source) {
   const find = (name) => view.querySelector(name);
   const total = timeline.total_launches;
+  const state = { area: null, by: "kernel" };
   let opened = null;
   let wanted = null;
   let matches = null;
@@ -31,7 +38,13 @@ export function mountStep(view, panel, timeline, source) {
     fetchWindow: source.window,
     live: source.live ?? null,
     fetchLive: source.liveWindow,
-    onOpen: ({ launch }) => open(launch),
+    marks: source.marks.filter(({ start_ns: start }) => start !== null).map((mark) => ({ ...mark, start: mark.start_ns - timeline.start_ns })),
+    onOpen: openFound,
+    onArea: (area) => select(area),
+    onPin: (key) => {
+      chart.pin(chart.pins.includes(key) ? chart.pins.filter((other) => other !== key) : [...chart.pins, key]);
+      source.remember({ pin: chart.pins.join(",") || null }, true);
+    },
     onView: ({ start, end }, isWhole) => {
       find(".view-span").textContent = span(start, end);
       refresh();
@@ -40,7 +53,41 @@ export function mountStep(view, panel, timeline, source) {
   });
   list.show(chart.data, chart.view, null, total);
   find(".view-span").textContent = span(0, chart.bounds.end);
-  find(".legend").replaceChildren(...legend(timeline));
+  find(".legend").replaceChildren(...legend(timeline, chart.live));
+
+  const area = areaTable(find(".area"), {
+    root: source.root,
+    note: source.note,
+    sums: (span) => source.sums(timeline.step, span),
+    onBy: (by) => {
+      state.by = by;
+      area.show(state.area, by);
+      source.remember({ by: by === "kernel" ? null : by }, false);
+    },
+    onZoom: ({ start, end }) => chart.fitTo(start, end),
+    onClose: () => select(null),
+  });
+  const compared = comparison(view, chart, timeline, source, (over) => {
+    compared.show(over);
+    source.remember({ over }, true);
+  });
+
+  function showArea(span) {
+    state.area = span;
+    chart.setArea(span);
+    if (span) area.show(span, state.by);
+    else area.hide();
+  }
+
+  function select(span) {
+    showArea(span);
+    source.remember({ area: areaText(span), ...(span ? {} : { by: null }) }, true);
+  }
+
+  function openFound({ lane, launch, marks }) {
+    if (lane.kind === "other") location.href = source.hrefOfStep(chart.other.step, launch);
+    else open(lane.kind === "mark" ? marks[0].launch : launch);
+  }
 
   async function open(launch, { push = true } = {}) {
     if (launch === null || launch === undefined) return;
@@ -78,6 +125,13 @@ export function mountStep(view, panel, timeline, source) {
     if (push !== false) source.remember({ launch: null }, true);
   }
 
+  /** Opens the previous or next launch of the same kernel; without an open launch, the keys lead to other steps. */
+  function openSame(name) {
+    if (!opened) return false;
+    if (opened[name] !== null && opened[name] !== undefined) return open(opened[name]);
+    return say(`This is the ${name === "next_same" ? "last" : "first"} launch of ${opened.site.kernel} in this step.`);
+  }
+
   function filterBy(text) {
     matches = kernelMatcher(text);
     chart.filter(matches);
@@ -92,11 +146,30 @@ export function mountStep(view, panel, timeline, source) {
   chart.listenTo(view);
   const keys = {
     ...chart.keys(),
+    m: () => select({ start: Math.floor(chart.view.start), end: Math.ceil(chart.view.end) }),
+    ",": () => openSame("previous_same"),
+    ".": () => openSame("next_same"),
     arrowleft: () => open(opened ? opened.previous : firstInView(chart)),
     arrowright: () => open(opened ? opened.next : firstInView(chart)),
-    escape: () => !panel.hidden && close(),
+    escape: () => {
+      if (!panel.hidden) return close();
+      return state.area ? select(null) : false;
+    },
   };
   onKeys(keys, () => view.checkVisibility());
+
+  /** Shows the state of an address, except for its launch. */
+  function follow(asked) {
+    filter.value = asked.get("kernels") ?? "";
+    filterBy(filter.value);
+    state.by = asked.get("by") in { kind: 1, line: 1 } ? asked.get("by") : "kernel";
+    const pins = asked.get("pin")?.split(",") ?? [];
+    if (pins.join() !== chart.pins.join()) chart.pin(pins);
+    showArea(parseArea(asked.get("area")));
+    compared.show(asked.get("over"));
+    const [from, to] = ["from", "to"].map((name) => asked.get(name));
+    chart.setView(from !== null && to !== null ? { start: Number(from), end: Number(to) } : chart.bounds);
+  }
 
   return {
     open,
@@ -104,11 +177,7 @@ export function mountStep(view, panel, timeline, source) {
     show,
     sharpen: (finer) => chart.replace(finer),
     isBinned: () => chart.whole.binned,
-    setView: (start, end) => chart.setView({ start, end }),
-    setFilter(text) {
-      filter.value = text;
-      filterBy(text);
-    },
+    follow,
   };
 }
 
@@ -121,9 +190,15 @@ function firstInView({ data, view }) {
   return rows.sort((a, b) => a.start - b.start)[0]?.launch ?? null;
 }
 
-function legend({ sites, launches }) {
+function legend({ sites, launches }, live) {
   const present = new Set(Object.values(sites).map(({ kind }) => kind));
   const kinds = kindsOf(document.documentElement).filter((kind) => present.has(kind)).map((kind) => h("li", {}, h("span", { class: `kind kind-${kind}` }, kind)));
   const classes = new Set(launches.health ?? []);
-  return [...kinds, ...HEALTH.filter((_, index) => classes.has(index)).map((name) => h("li", {}, healthBadge(name)))];
+  const bands = BANDS.filter(({ name }) => live?.whole.bands[name].some((bytes) => bytes > 0));
+  return [
+    ...kinds,
+    ...HEALTH.filter((_, index) => classes.has(index)).map((name) => h("li", {}, healthBadge(name))),
+    ...(bands.length ? [h("li", { class: "legend-of" }, "memory:")] : []),
+    ...bands.map(({ name, text }) => h("li", {}, h("span", { class: `band band-${name}`, "aria-hidden": "true" }), text)),
+  ];
 }

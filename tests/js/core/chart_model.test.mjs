@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { clamp, inView, pan, pick, reveal, ticks, zoom } from "../../../static/js/core/chart_model.js";
+import { clamp, edgeAt, inView, pan, pick, reveal, spanOf, ticks, zoom } from "../../../static/js/core/chart_model.js";
 
 const bounds = { start: 0, end: 10_000 };
 
@@ -50,4 +50,14 @@ test("intervals in view are those that touch it", () => {
   const row = [{ start: 0, end: 5 }, { start: 10, end: 15 }, { start: 20, end: 25 }, { start: 30, end: 35 }];
   assert.deepEqual(inView(row, { start: 15, end: 20 }), row.slice(1, 3));
   assert.deepEqual(inView(row, { start: 40, end: 50 }), []);
+});
+
+test("a drag in either direction is a span of whole ns inside the bounds", () => {
+  assert.deepEqual(spanOf(80.6, 20.4, { start: 0, end: 100 }), { start: 20, end: 81 });
+  assert.deepEqual(spanOf(-5, 300, { start: 0, end: 100 }), { start: 0, end: 100 });
+});
+
+test("at an edge of an area, the other edge stays", () => {
+  const area = { start: 100, end: 200 };
+  assert.deepEqual([edgeAt(area, 103, 5), edgeAt(area, 196, 5), edgeAt(area, 150, 5), edgeAt(null, 100, 5)], [200, 100, null, null]);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { formatBytes, formatCount, formatLong, formatNs, formatShape, formatTick, formatValue, launchText, plural, slugOf } from "../../../static/js/core/format.js";
+import { formatBytes, formatCount, formatLong, formatNs, formatShape, formatShare, formatTick, formatValue, launchText, plural, slugOf } from "../../../static/js/core/format.js";
 
 const cases = JSON.parse(readFileSync(new URL("./format_cases.json", import.meta.url), "utf8"));
 
@@ -28,4 +28,8 @@ test("neighbouring ticks differ", () => {
   assert.deepEqual([0, 500, 1000, 1500].map((ns) => formatTick(ns, 500)), ["0", "500 ns", "1.0 us", "1.5 us"]);
   assert.equal(formatTick(12_300_000, 100_000), "12.3 ms");
   assert.equal(formatTick(12_300_020, 20), "12.30002 ms");
+});
+
+test("shares have one decimal, and a small one is not zero", () => {
+  assert.deepEqual([0, 0.0001, 0.0451, 0.9999, 1, 12.345].map(formatShare), ["0.0 %", "< 0.1 %", "4.5 %", "100 %", "100 %", "1,235 %"]);
 });

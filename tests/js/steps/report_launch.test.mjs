@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { launchOf } from "../../../static/js/steps/report_launch.js";
+import { launchOf, linesOf } from "../../../static/js/steps/report_launch.js";
 
 const panels = [[
   { launch: { launch: 4, device_duration_ns: 9, written_by: {}, read_by: { 0: [5] }, site: "a" }, code_lines: [] },
@@ -9,7 +9,8 @@ const panels = [[
 const data = { panels, calls: [[0, [4, 5]], [0, [14, 16]]] };
 const timeline = {
   log: 0, step: 2, start_ns: 1_000, window_start_ns: 1_000, total_launches: 3,
-  launches: { launch: [14, 15, 16], thread: [3, 4, 3], start_ns: [100, 200, 300], duration_ns: [50, 60, -1] },
+  launches: { launch: [14, 15, 16], thread: [3, 4, 3], start_ns: [100, 200, 300], duration_ns: [50, 60, -1], site: [0, 1, 0] },
+  sites: { 0: { kernel: "mm" }, 1: { kernel: "add" } },
 };
 
 test("a launch takes the description of the same launch in an equal call", () => {
@@ -18,6 +19,7 @@ test("a launch takes the description of the same launch in an equal call", () =>
   assert.deepEqual([launch.site, launch.step, launch.ordinal, launch.of], ["b", 2, 3, 3]);
   assert.deepEqual([launch.step_offset_ns, launch.duration_ns, launch.device_duration_ns], [300, null, null]);
   assert.deepEqual([launch.previous, launch.next], [15, null]);
+  assert.deepEqual([launch.previous_same, launch.next_same], [14, null]);
   assert.deepEqual(launchOf(data, timeline, 14).launch.read_by, { 0: [16] });
 });
 
@@ -31,4 +33,12 @@ test("values are those of the launch itself, never of the one that it shares a d
 test("a launch that was left out has no description", () => {
   assert.equal(launchOf(data, timeline, 99), null);
   assert.equal(launchOf({ panels: [panels[0].slice(0, 1)], calls: data.calls }, timeline, 16), null);
+});
+
+test("the lines of a site are those of its panel, each once", () => {
+  const line = (number) => [{ file: "caller.py", line: 1 }, { file: "model.py", line: number }];
+  const panel = { launch: { site: { site: 7, stacks: [line(3), line(5), line(3), []] } } };
+  const of = linesOf({ panels: [[panel, null]] });
+  assert.deepEqual(of(7).map((one) => one.line), [3, 5]);
+  assert.deepEqual(of(8), []);
 });

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import "../page.mjs";
 import { AXIS, GAP, MINIMAP, SPAN } from "../../../static/js/core/chart_model.js";
+import { CALL, LAUNCH, OTHER, STRIP, layout } from "../../../static/js/steps/timeline_lanes.js";
 import {
-  CALL, LAUNCH, STRIP, healthStrip, kernelMatcher, launchesIn, layout, missingWindow, prepare,
+  healthStrip, kernelMatcher, launchesIn, marksIn, missingWindow, prepare,
 } from "../../../static/js/steps/timeline_model.js";
 
 const ORIGIN = 5_000_000_000;
@@ -27,6 +28,32 @@ test("lanes stand below each other and add up", () => {
   assert.deepEqual(lanes.map(({ kind }) => kind), ["spans", "spans", "calls", "launches", "launches"]);
   assert.equal(height, AXIS + MINIMAP + GAP + 2 * SPAN + GAP + CALL + LAUNCH + GAP + LAUNCH + GAP);
   lanes.slice(1).forEach((lane, index) => assert.ok(lane.y >= lanes[index].y + lanes[index].height));
+});
+
+test("spans out of view take no room, and pinned rows come first", () => {
+  const spans = [{ depth: 2, start_ns: ORIGIN, duration_ns: 5 }, { depth: 5, start_ns: ORIGIN, duration_ns: 2 }];
+  const whole = layout(timeline({ spans }));
+  assert.equal(whole.lanes.filter(({ kind }) => kind === "spans").length, 4);
+  assert.equal(layout(timeline({ spans }), { spans: spans.slice(0, 1) }).height, whole.height - 3 * SPAN);
+  assert.equal(layout(timeline({ spans }), { spans: [] }).height, whole.height - 4 * SPAN - GAP);
+  const pinned = layout(timeline({ spans }), { hasMemory: true, pins: ["memory", "cpu0", "gone"] });
+  assert.deepEqual(pinned.lanes.map(({ key }) => key), ["memory", "cpu0", "compile", "compile", "compile", "compile", "graph0"]);
+  assert.deepEqual(pinned.lanes.filter((lane) => lane.pinned).map(({ key }) => key), ["memory", "cpu0"]);
+  pinned.lanes.slice(1).forEach((lane, index) => assert.ok(lane.y >= pinned.lanes[index].y + pinned.lanes[index].height));
+});
+
+test("another step has a row for each of its threads below those of this step", () => {
+  const { lanes, height } = layout(timeline(), { other: { step: 4, threads: [7, 9] } });
+  assert.deepEqual(lanes.map(({ kind, name }) => [kind, name]), [["calls", "graph"], ["launches", "cpu"], ["other", "step 4"], ["other", "step 4"]]);
+  assert.equal(height, layout(timeline()).height + 2 * OTHER + GAP);
+});
+
+test("marks that would cover each other are one, with the worst finding first", () => {
+  const marks = [{ start: 500, thread: 7, title: "worst" }, { start: 505, thread: 7, title: "next" }, { start: 505, thread: 9 }, { start: 9_999, thread: 7 }];
+  const groups = marksIn(marks, { start: 0, end: 1_000 }, (ns) => ns / 10);
+  assert.deepEqual(groups.map(({ x, thread, marks: found }) => [x, thread, found.length]), [[50, 7, 2], [50.5, 9, 1]]);
+  assert.equal(groups[0].marks[0].title, "worst");
+  assert.equal(marksIn(marks, { start: 400, end: 600 }, (ns) => ns * 10).length, 3);
 });
 
 test("the health strip stands below the launches, and only where values were recorded", () => {

@@ -165,6 +165,8 @@ def test_live_bytes_of_the_run(opened: Open) -> None:
     assert curve.high_bytes == curve.low_bytes == STEP * 3
     assert curve.at_ns[:8] == [0, 100, 200, 300, 4000, 4100, 4200, 7500]
     assert curve.made_bytes[:8] == [0, 512, 1536, 1088, 1088, 1344, 448, 0]
+    assert curve.saved_bytes[:8] == [0, 0, 1024, 1024, 1024, 1024, 0, 0]
+    assert curve.kept_bytes[:8] == [0, 0, 0, 64, 64, 320, 448, 0]
     assert not curve.merged
     assert lifetime_events(trace) == (8 + 7 + 7) + 3 * 7
     (peak,) = run_peaks(trace)
@@ -178,6 +180,11 @@ def test_a_window_of_the_curve_begins_with_what_was_alive(opened: Open) -> None:
     assert curve.low_bytes == [1792, 896, 256, 384]
     assert curve.high_bytes == [1792, 896, 256, 1920]
     assert curve.merged
+    assert (curve.made_bytes, curve.saved_bytes, curve.kept_bytes) == (
+        [1344, 448, 0, 1536],
+        [1024, 0, 0, 1024],
+        [320, 448, 0, 0],
+    )
 
 
 def test_levels_of_detail_keep_every_peak(opened: Open) -> None:

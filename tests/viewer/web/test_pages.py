@@ -60,7 +60,7 @@ PATHS = {
     "/sql?query=select+1": SqlPage,
     "/problems": ProblemsPage,
 }
-JSON_PATHS = ["/summary.json", "/launches/5.json", "/steps/1/timeline.json?log=0&width=100"]
+JSON_PATHS = ["/summary.json", "/launches/5.json", "/steps/1/timeline.json?log=0&width=100", "/steps/1/area.json?log=0"]
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from stepscope.viewer.graphs.queries.argument_bytes import argument_bytes
 from stepscope.viewer.graphs.queries.graphs import (
     before_return,
     first_names,
@@ -33,6 +34,10 @@ _LAUNCH = """
     LEFT JOIN steps s ON s.log = l.log AND s.step = l.step
     WHERE l.launch = $1
 """
+_SAME_KERNEL = """
+    SELECT max(l.launch) FILTER (l.launch < $launch), min(l.launch) FILTER (l.launch > $launch) FROM launches l
+    WHERE l.launch BETWEEN $first AND $last AND l.site IN (SELECT site FROM sites WHERE kernel = $kernel)
+"""
 _SHARED_SCOPE = ("call", "partition_")
 
 
@@ -51,7 +56,10 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
         site = before_return(site)
     flow = _Flow(trace, graph_id, call, first, last)
     code = wrapper_code(trace, graph)
+    same = {"launch": launch, "first": first, "last": last, "kernel": site.kernel}
+    ((previous_same, next_same),) = sql.rows(trace, _SAME_KERNEL, same)
     part = cut(code, site.kernel, site.kind, site.line) if code is not None else None
+    read, written = argument_bytes(site.arguments)
     return LaunchDetail(
         **row,
         ordinal=launch - first + 1,
@@ -60,8 +68,12 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
         step_offset_ns=row["start_ns"] - step_ns,
         previous=launch - 1 if launch > first else None,
         next=launch + 1 if launch < last else None,
+        previous_same=previous_same,
+        next_same=next_same,
         written_by=flow.written_by(launch),
         read_by=flow.read_by(launch),
+        read_bytes=read,
+        written_bytes=written,
         config=config_of(trace, graph_id, site.kernel),
         code=part.text if part else None,
         code_first_line=part.first_line if part else None,

@@ -136,16 +136,25 @@ class _Followed:
         order[first] = np.arange(len(first))
         died = order[deaths.storage]
         self._add_survivors(rows, log, layout_ids, first, born, died, deaths)
-        device = self.layouts.device[row]
+        device, kind = self.layouts.device[row], self._kinds(first, died)
         for i in np.unique(device).tolist():
             here = np.flatnonzero(device == i)
             place = np.full(len(first), -1, dtype=np.int64)
             place[here] = np.arange(len(here))
             dead = np.flatnonzero(device[died] == i)
-            size, made = self.layouts.ints["storage_bytes"][row[here]], ~self.layouts.is_input[row[here]]
-            part = Storages(born[here], size, made, deaths.ns[dead], place[died[dead]])
+            size = self.layouts.ints["storage_bytes"][row[here]]
+            part = Storages(born[here], size, kind[here], deaths.ns[dead], place[died[dead]])
             add_curve(rows, log, self.layouts.devices[i], part)
         return len(first), len(first) + len(died)
+
+    def _kinds(self, first: Ints, died: Ints) -> Ints:
+        """Return the index into `KINDS` of each storage."""
+        by = np.full(len(first), UNKNOWN, dtype=np.int64)
+        by[died] = self.deaths.call
+        _, backward = self._meetings()
+        is_input, stays = self.layouts.is_input[self.row[first]], by != self.call[first]
+        conditions = [is_input, stays & backward[first], stays]
+        return np.select(conditions, [0, 1, 2], default=3).astype(np.int64)
 
     def _add_calls(self, rows: IndexRows, log: int, layout_ids: Ints) -> None:
         at = self.calls.at

@@ -19,11 +19,13 @@ _LEVELS = """
     WHERE log = $log AND device = $device AND ns BETWEEN $start AND $stop GROUP BY level ORDER BY level
 """
 _FROM_BELOW = """
-    SELECT ns, live_bytes AS low, live_bytes AS high, made_bytes AS made FROM live_bytes
+    SELECT ns, live_bytes AS low, live_bytes AS high, made_bytes AS made, saved_bytes AS saved,
+           kept_bytes AS kept FROM live_bytes
     WHERE log = $log AND device = $device AND ns BETWEEN $since AND $stop
 """
 _FROM_LEVEL = """
-    SELECT ns, low_bytes AS low, high_bytes AS high, made_bytes AS made FROM live_levels
+    SELECT ns, low_bytes AS low, high_bytes AS high, made_bytes AS made, saved_bytes AS saved,
+           kept_bytes AS kept FROM live_levels
     WHERE log = $log AND device = $device AND level = $level AND ns BETWEEN $since AND $stop
 """
 _BEFORE = """
@@ -32,13 +34,14 @@ _BEFORE = """
 """
 _POINTS = """
     WITH found AS ({rows}), known AS (
-        SELECT greatest(ns, $start) - $start AS at_ns, low, high, made,
+        SELECT greatest(ns, $start) - $start AS at_ns, low, high, made, saved, kept,
                ns < $start AS is_before, CASE WHEN ns < $start THEN ns END AS before_ns
         FROM found
     ), kept AS (
         SELECT * FROM known WHERE NOT is_before OR before_ns = (SELECT max(before_ns) FROM known)
     )
-    SELECT min(kept.at_ns) AS at_ns, min(low) AS low, max(high) AS high, max(made) AS made, count(*) AS events FROM kept
+    SELECT min(kept.at_ns) AS at_ns, min(low) AS low, max(high) AS high, arg_max(made, high) AS made,
+           arg_max(saved, high) AS saved, arg_max(kept.kept, high) AS kept, count(*) AS events FROM kept
     GROUP BY is_before, kept.at_ns // $pixel ORDER BY min(kept.at_ns), is_before DESC
 """
 _PEAKS = """
@@ -52,12 +55,14 @@ _PEAKS = """
 
 
 class _Point(NamedTuple):
-    """A point of the curve: range of live bytes over its events, and the maximum that compiled calls allocated."""
+    """A point of the curve: range of live bytes over its events, and parts of them at the highest moment."""
 
     at_ns: int
     low: int
     high: int
     made: int
+    saved: int
+    kept: int
     events: int
 
 
@@ -93,6 +98,8 @@ def live_curve(
         low_bytes=[point.low for point in points],
         high_bytes=[point.high for point in points],
         made_bytes=[point.made for point in points],
+        saved_bytes=[point.saved for point in points],
+        kept_bytes=[point.kept for point in points],
         merged=any(point.events > 1 for point in points),
     )
 
