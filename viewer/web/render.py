@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from stepscope.viewer.web.follow import Reading
 
 
-_SHOWN = Markup('<span title="{}">{}</span>')
+_SHOWN = Markup('<span title="{}" data-{}="{}">{}</span>')
+"""An amount with its exact value, also for scripts that sort, add and copy tables."""
 
 
 def or_unknown(shown: Callable[[Any], Markup]) -> Callable[..., Markup]:
@@ -38,9 +39,9 @@ def or_unknown(shown: Callable[[Any], Markup]) -> Callable[..., Markup]:
     return html
 
 
-bytes_html = or_unknown(lambda value: _SHOWN.format(f"{value:,} bytes", format_bytes(value)))
-ns_html = or_unknown(lambda value: _SHOWN.format(f"{value:,} ns", format_ns(value)))
-value_html = or_unknown(lambda value: _SHOWN.format(repr(value), formats.format_value(value)))
+bytes_html = or_unknown(lambda value: _SHOWN.format(f"{value:,} bytes", "bytes", value, format_bytes(value)))
+ns_html = or_unknown(lambda value: _SHOWN.format(f"{value:,} ns", "ns", value, format_ns(value)))
+value_html = or_unknown(lambda value: _SHOWN.format(repr(value), "value", repr(value), formats.format_value(value)))
 """Filter for an element of a tensor, with its exact value on hover."""
 count_html = or_unknown(lambda value: escape(format_count(value)))
 known_html = or_unknown(escape)

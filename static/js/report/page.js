@@ -1,4 +1,5 @@
 // The report contains all of its pages; the fragment of the address selects one.
+import "#js/core/tables.js";
 import { parseRoute } from "#js/report/data.js";
 
 const pages = new Map([...document.querySelectorAll(".page")].map((page) => [parseRoute(`#${page.dataset.route}`).page, page]));

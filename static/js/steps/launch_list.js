@@ -12,7 +12,7 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
   const body = h("tbody");
   const note = h("p", { class: "note" });
   const head = ["launch", "start", "host time", "kind", ...(withHealth ? ["worst output"] : []), "kernel"].map((name, index) => h("th", { class: index < 3 ? "num" : null }, name));
-  box.replaceChildren(h("div", { class: "scroll" }, h("table", { class: withHealth ? "launches with-health" : "launches" }, h("thead", {}, h("tr", {}, ...head)), body)), note);
+  box.replaceChildren(h("div", { class: "scroll" }, h("table", { "data-filtered": true, class: withHealth ? "launches with-health" : "launches" }, h("thead", {}, h("tr", {}, ...head)), body)), note);
   body.addEventListener("click", (event) => {
     const row = event.target.closest("tr");
     if (!row || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -31,7 +31,7 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
       withHealth && h("td", {}, healthBadge(health)),
       h(
         "td",
-        { class: "mono" },
+        { class: "mono", title: kernel },
         h("a", { href: hrefOf(launch) }, kernel),
         count > 1 && h("span", { class: "dim" }, ` and ${plural(count - 1, "shorter launch")} within ${formatNs(end - start)}`),
       ),

@@ -11,7 +11,7 @@ const NUMBERS = Object.entries(STATISTICS).filter(([, { health }]) => health ===
 
 /** Returns the sign and the name of a value class. */
 export function healthBadge(name) {
-  return h("span", { class: "health" }, h("span", { class: `swatch ${classOf(name)}`, "aria-hidden": "true" }, SIGNS[name]), NAMES[name]);
+  return h("span", { class: "health", "data-sort": -Object.keys(NAMES).indexOf(name) }, h("span", { class: `swatch ${classOf(name)}`, "aria-hidden": "true" }, SIGNS[name]), NAMES[name]);
 }
 
 /** Returns a bar of value classes in proportion; every class with an element stays visible. */

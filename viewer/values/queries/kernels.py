@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,12 +18,14 @@ from stepscope.viewer.graphs.queries.kernel_code import cut
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.kernel_bytes import KernelBytes, kernel_bytes
 from stepscope.viewer.values.queries.values import HEALTH_INDEX, NOT_RECORDED, has_values, health_of
 from stepscope.viewer.values.rows import Health, KernelArgument, KernelLaunch, Spread
 
 _KERNELS = f"""
     WITH ran AS (
-        SELECT site, count(*) AS launches, sum(duration_ns) AS duration_ns, sum(device_duration_ns) AS device_ns
+        SELECT site, count(*) AS launches, sum(duration_ns) AS duration_ns, sum(device_duration_ns) AS device_ns,
+               count(duration_ns) AS timed, count(device_duration_ns) AS device_timed
         FROM launches GROUP BY site
     ), looked AS (
         SELECT v.site, count(*) AS value_rows, min({HEALTH_INDEX}) FILTER (v.moment = 'after') AS health
@@ -31,11 +33,13 @@ _KERNELS = f"""
     )
     SELECT s.kernel, min(s.kind) AS kind, count(*) AS sites, coalesce(sum(r.launches), 0) AS launches,
            sum(r.duration_ns) AS duration_ns, sum(r.device_ns) AS device_duration_ns, sum(w.value_rows) AS value_rows,
+           coalesce(sum(r.timed), 0) AS timed, coalesce(sum(r.device_timed), 0) AS device_timed,
            {health_of(f"coalesce(min(w.health), {NOT_RECORDED})")} AS health, arg_min(s.stacks, s.site) AS source
     FROM sites s LEFT JOIN ran r ON r.site = s.site LEFT JOIN looked w ON w.site = s.site
     WHERE $1 IS NULL OR s.kernel = $1
     GROUP BY s.kernel ORDER BY sum(r.duration_ns) DESC NULLS LAST, s.kernel
 """
+SUBGRAPH = "subgraph"
 _SPREAD_OF = ("numel", *STATISTICS)
 _COUNTED = {name: f"CASE WHEN NOT coalesce(v.at_least, false) THEN v.{name} END" for name in NONFINITE}
 _SPREADS = ", ".join(
@@ -76,6 +80,26 @@ class KernelRow:
     health: Health
     """Worst class of its outputs."""
     source: SourceLine | None
+    timed: int
+    device_timed: int
+    """Number of launches whose time on the host, or on the device, is known."""
+    mean_ns: float | None = None
+    """Time per launch: on the device where it was measured, else on the host."""
+    share: float | None = None
+    """Its part of the time of all launches; None for a subgraph, whose kernels have rows of their own."""
+    moved_bytes: int | None = None
+    """Bytes that its launches read and write together, from the sizes of their arguments."""
+    bytes_per_second: float | None = None
+    why_no_bandwidth: str | None = None
+
+    @property
+    def is_of_device(self) -> bool:
+        """Return whether its time is that on the device."""
+        return bool(self.device_timed)
+
+    @property
+    def time_ns(self) -> int | None:
+        return self.device_duration_ns if self.is_of_device else self.duration_ns
 
 
 @dataclass(frozen=True)
@@ -91,9 +115,12 @@ class KernelDetail:
 
 
 def kernel_rows(trace: Trace) -> list[KernelRow]:
-    """Return all kernels, those with the longest host time first."""
-    recorded = has_values(trace)
-    return [_decoded(row, recorded) for row in sql.records(KernelRow, trace, _KERNELS, [None])]
+    """Return all kernels, those with the longest time first."""
+    rows = _measured(trace, sql.records(KernelRow, trace, _KERNELS, [None]), kernel_bytes(trace))
+    total = sum(row.time_ns or 0 for row in rows if row.kind != SUBGRAPH)
+    if total:
+        rows = [row if row.kind == SUBGRAPH else replace(row, share=(row.time_ns or 0) / total) for row in rows]
+    return sorted(rows, key=lambda row: -(row.time_ns or -1))
 
 
 def kernel_detail(trace: Trace, kernel: str, limit: int = 500) -> KernelDetail | None:
@@ -111,7 +138,7 @@ def kernel_detail(trace: Trace, kernel: str, limit: int = 500) -> KernelDetail |
         for launch in sql.named(trace, _LAUNCHES, [ids, limit])
     ]
     return KernelDetail(
-        row=_decoded(row, has_values(trace)),
+        row=_measured(trace, [row], kernel_bytes(trace, kernel))[0],
         sites=sites,
         arguments=_arguments(trace, ids),
         launches=launches,
@@ -121,11 +148,41 @@ def kernel_detail(trace: Trace, kernel: str, limit: int = 500) -> KernelDetail |
     )
 
 
-def _decoded(row: KernelRow, recorded: bool) -> KernelRow:
-    """Return `row` with the innermost line of its first stack as source."""
-    stored: Any = row
-    value_rows = int(row.value_rows or 0) if recorded else None
-    return replace(row, value_rows=value_rows, source=innermost(stored.source))
+def _measured(trace: Trace, rows: Sequence[KernelRow], moved: Mapping[str, KernelBytes]) -> list[KernelRow]:
+    """Return `rows` with times per launch, bytes and bandwidths, and with the innermost line of a stack as source."""
+    recorded = has_values(trace)
+    found = []
+    for row in rows:
+        stored: Any = row
+        timed = row.device_timed or row.timed
+        mean = row.time_ns / timed if row.time_ns is not None and timed else None
+        here = moved.get(row.kernel)
+        why = _why_no_bandwidth(row, here, mean)
+        per_launch = here.moved / row.launches if here and here.moved is not None and row.launches else None
+        found.append(
+            replace(
+                row,
+                value_rows=int(row.value_rows or 0) if recorded else None,
+                source=innermost(stored.source),
+                mean_ns=mean,
+                moved_bytes=here.moved if here and row.kind != SUBGRAPH else None,
+                bytes_per_second=per_launch * 1e9 / mean if why is None and per_launch is not None and mean else None,
+                why_no_bandwidth=why,
+            )
+        )
+    return found
+
+
+def _why_no_bandwidth(row: KernelRow, moved: KernelBytes | None, mean: float | None) -> str | None:
+    if not row.launches:
+        return "the log contains no launch of this kernel"
+    if row.kind == SUBGRAPH:
+        return "the kernels of a subgraph have rows of their own"
+    if moved is None or moved.moved is None:
+        return "the size of an argument was not recorded"
+    if not row.is_of_device and not moved.is_cpu:
+        return "the time on the device was not measured, and the host does not wait for the device"
+    return None if mean else "the duration of its launches is unknown"
 
 
 def _arguments(trace: Trace, sites: Sequence[int]) -> list[KernelArgument]:

@@ -1,0 +1,104 @@
+"""Tables in a real browser: they sort by raw numbers, filter, add up, copy as CSV and keep their order in the address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from stepscope.viewer.report.write import render_report
+from stepscope.viewer.store.trace import Trace
+from tests.browser.conftest import Visit
+
+pytestmark = pytest.mark.browser
+HEADED = """() => {
+    const [table] = [...document.querySelectorAll("main table")].filter((one) => one.checkVisibility());
+    const column = [...table.tHead.rows[0].cells].findIndex((cell) => cell.innerText.trim() === "%s");
+    return [...table.tBodies[0].rows].filter((row) => !row.hidden).map((row) => row.cells[column].innerText.trim());
+}"""
+CSV = """async () => {
+    let copied = "";
+    Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => (copied = text) } });
+    [...document.querySelectorAll(".table-tools button")].find((one) => one.checkVisibility()).click();
+    await new Promise((done) => setTimeout(done, 50));
+    return copied;
+}"""
+
+
+def column(page: Page, name: str) -> list[str]:
+    found: list[str] = page.evaluate(HEADED % name)
+    return found
+
+
+def sort(page: Page, name: str) -> None:
+    page.locator("main th:visible", has_text=name).first.get_by_role("button").press("Enter")
+
+
+def test_a_table_sorts_by_its_raw_numbers(visit: Visit, address: str) -> None:
+    page = visit.page
+    page.goto(f"{address}/kernels")
+    head = page.locator("main th", has_text="host time")
+    expect(head).to_have_attribute("aria-sort", "none")
+    before = column(page, "kernel")
+    sort(page, "host time")
+    expect(head).to_have_attribute("aria-sort", "descending")
+    raw = page.locator("main tbody td [data-ns]").evaluate_all("(all) => all.map((one) => Number(one.dataset.ns))")
+    assert raw
+    assert "table=" in page.url
+    down = column(page, "kernel")
+    page.reload()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    assert column(page, "kernel") == down
+    sort(page, "host time")
+    expect(head).to_have_attribute("aria-sort", "ascending")
+    sort(page, "host time")
+    expect(head).to_have_attribute("aria-sort", "none")
+    assert column(page, "kernel") == before
+    assert "table=" not in page.url
+
+
+def test_a_table_is_copied_with_raw_numbers_and_whole_names(visit: Visit, address: str) -> None:
+    page = visit.page
+    page.goto(f"{address}/kernels")
+    names = page.locator("main tbody td:first-child").evaluate_all("(all) => all.map((one) => one.textContent.trim())")
+    head, *rows = page.evaluate(CSV).splitlines()
+    assert head.startswith("kernel,worst output,kind,share")
+    assert "host time (ns)" in head
+    assert [row.split(",", 1)[0] for row in rows] == names
+    assert not any(" us" in row or " ms" in row for row in rows)
+
+
+def test_a_table_adds_up_what_is_shown(visit: Visit, address: str) -> None:
+    page = visit.page
+    page.goto(f"{address}/sql?query=SELECT range AS n, range %25 10 AS last FROM range(30)")
+    page.locator("main th", has_text="last").wait_for()
+    page.get_by_label("Filter the rows of this table").fill("25 5")
+    expect(page.locator(".table-said")).to_have_text("1 of 30 rows")
+    assert column(page, "n") == ["25"]
+    page.goto(f"{address}/steps")
+    total = page.locator("main tfoot tr").first
+    expect(total).to_contain_text("sum of")
+    launches = sum(int(text.split()[0]) for text in column(page, "launches"))
+    expect(total).to_contain_text(f"{launches:,}")
+
+
+def test_tables_of_a_report_sort_too(offline: Visit, trace: Trace, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(render_report(trace), "utf-8")
+    page = offline.page
+    page.goto(f"{path.as_uri()}#/kernels")
+    page.locator("main th:visible", has_text="kernel").first.wait_for()
+    sort(page, "kernel")
+    assert column(page, "kernel") == sorted(column(page, "kernel"), key=str.lower)
+    assert page.url.endswith("#/kernels")
+
+
+@pytest.mark.parametrize("width", [1400, 700])
+def test_wide_tables_scroll_within_their_box(visit: Visit, address: str, width: int) -> None:
+    page = visit.page
+    page.set_viewport_size({"width": width, "height": 900})
+    for path in ("/kernels", "/graphs", "/graphs/0", "/steps", "/compile", "/records", "/tables"):
+        page.goto(f"{address}{path}")
+        main = page.locator("#main").evaluate("(main) => [main.scrollWidth, main.clientWidth]")
+        assert main[0] <= main[1], path
