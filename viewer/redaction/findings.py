@@ -33,7 +33,7 @@ def redacted(placeholders: Placeholders, finding: Mapping[str, Any]) -> dict[str
 
 def _title(placeholders: Placeholders, finding: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     summary, is_measured = redaction_of(finding["kind"])
-    if is_measured and (said := placeholders.sentence(finding["title"])) is not None:
+    if (is_measured or "texts" in placeholders.kept) and (said := placeholders.sentence(finding["title"])) is not None:
         return said
     shown = {name: str(known["evidence"].get(name) or "") for name in ("symptom", "compile_id", "aspect")}
     places = [f"compile {shown['compile_id']}"] if shown["compile_id"] else []
@@ -60,13 +60,21 @@ def _fact(placeholders: Placeholders, name: str, value: Any) -> Any:
         facts = (_fact(placeholders, name, item) for item in value)
         return [fact for fact in facts if fact is not None and fact != {}]
     if not isinstance(value, str):
-        return value if name in rules.EVIDENCE_NUMBERS else None
+        is_hidden = name in rules.VALUES and "values" not in placeholders.kept
+        return value if name in rules.EVIDENCE_NUMBERS and not is_hidden else None
     if name in rules.EVIDENCE_NAMES:
         return placeholders.text(value, rules.EVIDENCE_NAMES[name])
     if name in rules.EVIDENCE_SENTENCES:
         return _described(placeholders, value)
     proof = rules.EVIDENCE_TEXTS.get(name)
-    return value if proof is not None and proof(value) else None
+    if proof is not None and proof(value):
+        placeholders.shown.add(value)
+        return value
+    kind = rules.EVIDENCE_KINDS.get(name, "texts")
+    if kind in placeholders.kept:
+        return placeholders.text(value, rules.Rule("text", kind=kind))
+    placeholders.remove(kind, value)
+    return None
 
 
 def _described(placeholders: Placeholders, text: str) -> str | None:
@@ -74,4 +82,8 @@ def _described(placeholders: Placeholders, text: str) -> str | None:
     name, space, content = text.partition(" ")
     name, bracket, item = name.partition("[")
     content = bracket + item + space + content
-    return placeholders.text(name, rules.NAME) + content if proofs.described(content) else None
+    if not proofs.described(content):
+        placeholders.remove("texts", text)
+        return None
+    shown = content if "values" in placeholders.kept else proofs.without_values(content)
+    return placeholders.text(name, rules.NAME) + shown

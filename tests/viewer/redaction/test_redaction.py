@@ -25,7 +25,8 @@ from stepscope.viewer.ranks.page import RankDifferencePage, RanksPage
 from stepscope.viewer.redaction import own_words, proofs, rules
 from stepscope.viewer.redaction.redactor import Redactor
 from stepscope.viewer.report.contents import Contents
-from stepscope.viewer.report.write import collect, render_report
+from stepscope.viewer.report.ticket import collect
+from stepscope.viewer.report.write import render_report
 from stepscope.viewer.steps.page import LaunchPage
 from stepscope.viewer.steps.rows import Timeline
 from stepscope.viewer.store.open import open_trace
@@ -183,7 +184,10 @@ def test_measured_sentences_stay_and_names_in_them_do_not() -> None:
     }
     shown = Redactor().redact(Finding("nonfinite", "critical", title, "", evidence, "/steps/2?log=0&launch=4"))
     assert shown.title == "NaN made in launch 61 (4th of 29 in step 2): extern_kernels.mm, output name_1"
-    assert shown.evidence["in"] == ["name_1 NaN 4 of 8, first at [0, 1]", evidence["in"][1]]
+    assert shown.evidence["in"] == ["name_1 NaN 4 of 8, first at [0, 1]", "buf1 finite"]
+    kept = Redactor({"values", "names"}).redact(Finding("nonfinite", "critical", title, "", evidence, "/"))
+    assert kept.title == title
+    assert kept.evidence == evidence
 
 
 @pytest.mark.parametrize(
