@@ -17,7 +17,7 @@ COMMANDS = {
     "run": "recording",
     "summary": "reading",
     "serve": "reading",
-    "report": "reading",
+    "report": "reporting",
     "check": "ask",
     "search": "ask",
     "sql": "ask",

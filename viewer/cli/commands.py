@@ -149,4 +149,5 @@ def chosen(trace: Sequence[str], latest: bool) -> list[str]:
         return [*trace]
     if means_store(trace):
         raise StepscopeError(f"--latest chooses one of several logs, and {trace[0]} is a STORE: leave --latest out.")
-    return [str(max(find_logs(trace), key=lambda log: log.mtime_ns).path)]
+    newest = max(find_logs(trace), key=lambda log: log.mtime_ns).path
+    return [str(newest)] if newest.exists() else [*trace]  # a log within a report has no path

@@ -1,10 +1,9 @@
-"""The commands that show or write a whole trace: `stepscope serve`, `summary`, `report`, `export` and `ingest`."""
+"""The commands that show or write a whole trace: `stepscope serve`, `summary`, `export` and `ingest`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -25,9 +24,6 @@ from stepscope.viewer.cli.commands import (
 )
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.exports.formats import FORMATS, STDOUT
-
-if TYPE_CHECKING:
-    from stepscope.viewer.store.trace import Trace
 
 
 @click.command(cls=ReadingCommand)
@@ -90,38 +86,6 @@ def summary(trace: list[str], as_json: bool, latest: bool) -> None:
             echo_json(summaries.summary(opened))
         else:
             sys.stdout.write(summaries.summary_text(opened) + "\n")
-
-
-@click.command(cls=ReadingCommand)
-@trace_argument
-@file_option(metavar="FILE", default="report.html", help="Write to this file.")
-@click.option(
-    "--redact",
-    is_flag=True,
-    help="Show only names that come from PyTorch and stepscope; replace every other text by a placeholder.",
-)
-@click.option("--note", "text", metavar="TEXT", help="Put this text on the first page.")
-@latest_option
-def report(trace: list[str], out: Path, redact: bool, text: str | None, latest: bool) -> None:
-    """Write one HTML file for a ticket, which opens without a network."""
-    from stepscope.viewer.store.open import open_trace
-
-    with open_trace(chosen(trace, latest)) as opened:
-        write_report(opened, out, redact, text)
-    if redact and text:
-        note("stepscope: the note is not in the report, because a note may name anything.")
-
-
-def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None) -> None:
-    """Write the report and print its size; raise StepscopeError if the file cannot be written."""
-    from stepscope.viewer.report.write import render_report
-
-    html = render_report(opened, redact=redact, note=note)
-    try:
-        out.write_text(html, encoding="utf-8")
-    except OSError as error:
-        raise StepscopeError(f"The file {out} cannot be written: {error.strerror}") from None
-    click.echo(f"report: {out} ({len(html.encode()) / 1000:,.0f} kB)")
 
 
 @click.command(cls=ReadingCommand)

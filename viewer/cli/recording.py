@@ -230,7 +230,7 @@ def demo(out: Path) -> None:
     """Record a small training run that overflows in fp16, print the summary, and write the report."""
     from importlib.util import find_spec
 
-    from stepscope.viewer.cli.reading import write_report
+    from stepscope.viewer.cli.reporting import write_report
     from stepscope.viewer.overview.summary import summary_text
     from stepscope.viewer.store.open import open_trace
 
@@ -242,7 +242,7 @@ def demo(out: Path) -> None:
     log = result.logs[-1]
     with open_trace(log) as opened:
         click.echo("\n" + summary_text(opened))
-        write_report(opened, out / "report.html", redact=False)
+        write_report(opened, out / "report.html")
     click.echo(f"Open it in a browser with `stepscope serve {log}`.")
 
 

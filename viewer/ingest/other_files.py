@@ -26,6 +26,8 @@ def what_it_is(head: bytes, name: str) -> str | None:
         return f"a Chrome trace, as torch.profiler (Kineto) writes them: open it in Perfetto, and {_RECORD}"
     if head.startswith(b"\n") and name.removesuffix(".gz").endswith(_PERFETTO_ENDINGS):
         return f"a Perfetto trace: open it in Perfetto, and {_RECORD}"
+    if head.startswith(b"PK\x03\x04") and head[30:39] == b"report.md":
+        return "an archive of `stepscope report --zip`: unpack it and give its folder `logs`"
     if head.startswith(b"PK\x03\x04"):
         return f"a zip archive, as torch.save and torch.export write them: {_RECORD}"
     if head.lstrip()[:15].lower() == b"<!doctype html>":

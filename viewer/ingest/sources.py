@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,11 +15,13 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.line_prefixes import before_record, launcher_problem, prefix_of
 from stepscope.viewer.ingest.other_files import what_it_is
 from stepscope.viewer.ingest.recorder.ring_beside import ring_beside
+from stepscope.viewer.ingest.report_logs import is_report, packed_logs
 from stepscope.viewer.ingest.unpack import (
     PACKED_ERRORS,
     cache_dir,
     copy_without_prefixes,
     packed_form,
+    unpack,
     unpack_file,
     unpack_stream,
 )
@@ -89,7 +92,9 @@ def _one(name: str) -> list[Source]:
     if path.is_fifo():
         with path.open("rb") as pipe:
             return [_from_pipe(path, pipe, name)]
-    return list(_in_folder(path, name)) if path.is_dir() else [_only_log(path)]
+    if path.is_dir():
+        return list(_in_folder(path, name))
+    return _in_report(path) if _is_report(path) else [_only_log(path)]
 
 
 def _several(names: Sequence[str]) -> list[Source]:
@@ -99,7 +104,7 @@ def _several(names: Sequence[str]) -> list[Source]:
         if name == STDIN:
             found: Iterable[Source] = [keep_stdin()]
         else:
-            found = _in_folder(path, name) if path.is_dir() else _source(path)
+            found = _in_folder(path, name) if path.is_dir() else _in_report(path) if _is_report(path) else _source(path)
         for source in found:
             sources.setdefault(os.path.realpath(source.path), source)
     logs = list(sources.values())
@@ -132,6 +137,28 @@ def _in_folder(folder: Path, name: str) -> Iterator[Source]:
         text = f"{left_out:,} more logs are in this folder and are not read: `stepscope ingest` reads them all"
         last = replace(last, problems=[*last.problems, ("too_many_logs", text)])
     yield last
+
+
+def _is_report(path: Path) -> bool:
+    try:
+        with _open(path) as file:
+            return is_report(file.read(_HEAD_BYTES))
+    except (*PACKED_ERRORS, OSError):
+        return False
+
+
+def _in_report(path: Path) -> list[Source]:
+    """Unpack the logs in a report to the cache folder. Raises StepscopeError if it has none."""
+    found = []
+    for log in packed_logs(path):
+        plain_copy, problems = unpack_stream(BytesIO(log.packed))
+        ring = None
+        if log.packed_ring is not None:
+            unpack(BytesIO(log.packed_ring), plain_ring := BytesIO())
+            ring = plain_ring.getvalue()
+        size, mtime_ns = plain_copy.stat().st_size, path.stat().st_mtime_ns
+        found.append(Source(path / log.name, plain_copy, size, mtime_ns, problems, ring))
+    return found
 
 
 def _only_log(path: Path) -> Source:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from stepscope.tracer.schema.machine import Machine
 from stepscope.viewer.graphs.rows import GraphRow, SourceLine
 
 Severity = Literal["critical", "warning", "info"]
@@ -36,6 +37,10 @@ class RunRow:
     """Number of the run of `stepscope run --crash`, counted from 1."""
     writer: Literal["stepscope", "torch"] | None = None
     """Program that wrote the log; None if the log has no records."""
+    triton: str | None = None
+    cuda: str | None = None
+    machine: Machine | None = None
+    """The machine and the installed software; None if the log does not say it."""
 
     @property
     def is_left_out(self) -> bool:

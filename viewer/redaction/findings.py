@@ -11,7 +11,7 @@ from stepscope.viewer.findings import redaction_of
 from stepscope.viewer.findings import rules as rules_of_all_kinds
 from stepscope.viewer.findings.ranks.rank_divergence import WHAT
 from stepscope.viewer.overview.rows import ProofLink
-from stepscope.viewer.redaction import rules
+from stepscope.viewer.redaction import proofs, rules
 from stepscope.viewer.redaction.placeholders import Placeholders
 
 _PLACES = ("rank", "step", "graph", "launch")
@@ -33,9 +33,17 @@ def redacted(placeholders: Placeholders, finding: Mapping[str, Any]) -> dict[str
     return {
         **known,
         "title": _title(placeholders, finding, known),
-        "proof": [said for line in finding["proof"] if (said := placeholders.sentence(line)) is not None],
+        "proof": [said for line in finding["proof"] if (said := _proof(placeholders, line)) is not None],
         "links": [_link(placeholders, link) for link in finding["links"]],
     }
+
+
+def _proof(placeholders: Placeholders, line: str) -> str | None:
+    said = placeholders.sentence(line)
+    if said is None:
+        placeholders.remove("texts", line)
+        return None
+    return said if "values" in placeholders.kept else proofs.without_values(said)
 
 
 def _link(placeholders: Placeholders, link: ProofLink | Mapping[str, str]) -> Any:
@@ -46,7 +54,7 @@ def _link(placeholders: Placeholders, link: ProofLink | Mapping[str, str]) -> An
 
 def _title(placeholders: Placeholders, finding: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     summary, is_measured = redaction_of(finding["kind"])
-    if is_measured and (said := placeholders.sentence(finding["title"])) is not None:
+    if (is_measured or "texts" in placeholders.kept) and (said := placeholders.sentence(finding["title"])) is not None:
         return said
     shown = {name: str(known["evidence"].get(name) or "") for name in ("symptom", "compile_id", "aspect")}
     places = [f"compile {shown['compile_id']}"] if shown["compile_id"] else []
@@ -73,10 +81,21 @@ def _fact(placeholders: Placeholders, name: str, value: Any) -> Any:
         facts = (_fact(placeholders, name, item) for item in value)
         return [fact for fact in facts if fact is not None and fact != {}]
     if not isinstance(value, str):
-        return value if name in rules.EVIDENCE_NUMBERS else None
+        is_hidden = name in rules.VALUES and "values" not in placeholders.kept
+        return value if name in rules.EVIDENCE_NUMBERS and not is_hidden else None
     if name in rules.EVIDENCE_NAMES:
         return placeholders.text(value, rules.EVIDENCE_NAMES[name])
     if name in rules.EVIDENCE_SENTENCES:
-        return placeholders.described(value)
+        described = placeholders.described(value)
+        if described is None:
+            placeholders.remove("texts", value)
+        return described
     proof = rules.EVIDENCE_TEXTS.get(name)
-    return value if proof is not None and proof(value) else None
+    if proof is not None and proof(value):
+        placeholders.shown.add(value)
+        return value
+    kind = rules.EVIDENCE_KINDS.get(name, "texts")
+    if kind in placeholders.kept:
+        return placeholders.text(value, rules.Rule("text", kind=kind))
+    placeholders.remove(kind, value)
+    return None

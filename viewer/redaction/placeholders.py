@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from stepscope.viewer.redaction import own_words, proofs, rules
+from stepscope.viewer.redaction.kinds import KINDS
 from stepscope.viewer.redaction.proofs import words
 from stepscope.viewer.redaction.rules import Rule
+from stepscope.viewer.redaction.secrets import Secrets
 from stepscope.viewer.text.formats import basename
 from stepscope.viewer.web.addresses import slug, unslug
 
@@ -56,9 +59,16 @@ def _is_counted(text: str) -> bool:
 
 
 class Placeholders:
-    """The placeholders of one report."""
+    """The placeholders of one report. Texts of the kinds `kept` are shown, but with placeholders for what `secrets`
+    finds in them."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Collection[str] = (), secrets: Secrets | None = None) -> None:
+        self.kept = kept
+        self.removed: dict[str, set[str]] = {}
+        """Removed texts by kind."""
+        self.shown: set[str] = set()
+        """Texts of the log that are shown."""
+        self._secrets = secrets or Secrets({})
         self._known: dict[tuple[str, str], str] = {}
         self._counts: dict[str, int] = {}
 
@@ -67,12 +77,30 @@ class Placeholders:
 
     def text(self, text: str, rule: Rule) -> str:
         """Return the text if a proof of `rule` holds, else its placeholder."""
-        if not text or any(holds(text) for holds in rule.proofs):
+        if not text:
             return text
-        place = (rule.noun, text)
+        if any(holds(text) for holds in rule.proofs):
+            self.shown.add(text)
+            return text
+        if rule.kind in self.kept:
+            return self._kept(text)
+        self.remove(rule.kind, text)
+        return self._placeholder(rule.noun, text, _ending(text) if rule is rules.FILE else "")
+
+    def remove(self, kind: str, text: str) -> None:
+        """Count a text that is not shown."""
+        self.removed.setdefault(kind, set()).add(text)
+
+    def _kept(self, text: str) -> str:
+        shown = self._secrets.replaced(text, lambda kind, found: self._placeholder(KINDS[kind][1], found))
+        self.shown.add(shown)
+        return shown
+
+    def _placeholder(self, noun: str, text: str, ending: str = "") -> str:
+        place = (noun, text)
         if place not in self._known:
-            self._counts[rule.noun] = number = self._counts.get(rule.noun, 0) + 1
-            self._known[place] = f"{rule.noun}_{number}" + (_ending(text) if rule is rules.FILE else "")
+            self._counts[noun] = number = self._counts.get(noun, 0) + 1
+            self._known[place] = f"{noun}_{number}{ending}"
         return self._known[place]
 
     def sentence(self, text: str, nested: int = 0) -> str | None:
@@ -91,6 +119,7 @@ class Placeholders:
 
     def _hole(self, text: str, nested: int) -> str:
         if not text or _is_public(text) or _is_counted(text):
+            self.shown.add(text)
             return text
         said = self.sentence(text, nested) if nested < _MOST_NESTED else None
         if said is not None:
@@ -115,7 +144,9 @@ class Placeholders:
         name, space, content = text.partition(" ")
         name, bracket, item = name.partition("[")
         content = bracket + item + space + content
-        return self.text(name, rules.NAME) + content if proofs.described(content) else None
+        if not proofs.described(content):
+            return None
+        return self.text(name, rules.NAME) + (content if "values" in self.kept else proofs.without_values(content))
 
     def _aside(self, text: str, nested: int) -> str:
         line = _LINE.fullmatch(text)

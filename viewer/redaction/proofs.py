@@ -39,6 +39,20 @@ _VERSION = re.compile(
     r"\d{1,4}(?:\.\d{1,8}){1,3}(?:(?:a|b|rc|\.dev|\.post)\d{1,8}){0,2}(?:a\d{1,4})?"
     r"(?:\+(?:cpu|xpu|cu\d{2,3}|rocm\d+(?:\.\d+){0,2}|git[0-9a-f]{7,40}|[0-9a-f]{7,40}))?"
 )
+_PLATFORM = re.compile(
+    r"[0-9a-f]{40}|x86_64|aarch64|arm64|AMD64|ppc64le|riscv64|s390x|DEFAULT|AVX2|AVX512|NO AVX|VSX|Z VECTOR|SVE256|"
+    r"glibc \d{1,2}\.\d{1,3}|\d{4,6}|(?:x86_64-linux-gnu-|aarch64-linux-gnu-)?(?:g\+\+|clang\+\+|c\+\+)(?:-\d{1,3})?|"
+    r"(?:GCC|OpenMP|clang) \d{1,3}(?:\.\d{1,3}){0,2}|(?:LAPACK|NNPACK) is enabled(?: \(usually provided by MKL\))?|"
+    r"C\+\+ Version: \d{6}|CPU capability usage: [A-Z0-9 ]{3,12}|(?:Debian GNU/Linux|Ubuntu|Fedora Linux|Red Hat "
+    r"Enterprise Linux|CentOS Stream|Rocky Linux|AlmaLinux|Arch Linux|Alpine Linux|macOS|Windows)"
+    r"(?: \d{1,2}(?:\.\d{1,2}){0,2})?(?: LTS)?(?: \([A-Za-z]{3,12}(?: [A-Z][a-z]{3,12})?\))?"
+)
+_PACKAGE = re.compile(
+    r"torch(?:vision|audio|ao|titan|tune|text|data|metrics)?|pytorch-(?:lightning|triton)|functorch|triton|numpy|sympy|"
+    r"networkx|(?:nvidia|cuda)-[a-z]{2,10}(?:-(?:cu\d\d|runtime|bindings)){0,2}|cupy(?:-cuda\d\dx)?|mkl|intel-openmp|onnx|"
+    r"onnxruntime|optree|flash-attn|xformers|transformers|accelerate|diffusers|peft|datasets|deepspeed|lightning|"
+    r"bitsandbytes|vllm|sglang|liger-kernel|jax|tensorflow|stepscope"
+)
 _COMPILE_ID = re.compile(r"!?(?:r\d{1,6}:)?\[?\d{1,9}(?:/\d{1,9}){0,3}(?:_\d{1,9})?\]?")
 _AOT_ID = re.compile(r"\d{1,6}(?:_(?:forward|backward|inference|joint))?")
 _PHASE = r"(?:forward|backward|inference|joint)"
@@ -117,7 +131,7 @@ def whole(pattern: re.Pattern[str]) -> Proof:
 
 is_device_type, version, compile_id, aot_id = whole(_DEVICE), whole(_VERSION), whole(_COMPILE_ID), whole(_AOT_ID)
 wrapper_function, block, signal, tool_place = whole(_FUNCTION), whole(_BLOCKS), whole(_SIGNAL), whole(_TOOL_PLACE)
-tool_error = whole(_TOOL_ERROR)
+tool_error, platform, package = whole(_TOOL_ERROR), whole(_PLATFORM), whole(_PACKAGE)
 
 
 def device(text: str) -> bool:
@@ -278,3 +292,13 @@ def described(text: str) -> re.Match[str] | None:
     found = _CONTENT.fullmatch(text)
     given = found and (found["dtype"] or found["dtype_2"])
     return found if given is None or dtype(given) else None
+
+
+_LARGEST = re.compile(
+    rf"(?:, |; else )largest {_VALUE} \(\w+(?: limit {_VALUE})?\)|(?<=finite inputs) of at most {_VALUE}"
+)
+
+
+def without_values(content: str) -> str:
+    """Return the description of a tensor without the number in it that was read from the tensor."""
+    return _LARGEST.sub("", content)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from stepscope.tracer.schema.machine import Machine
+from stepscope.tracer.schema.statistics import NUMBERS
 from stepscope.viewer.redaction import own_words, proofs
 from stepscope.viewer.redaction.proofs import Proof, words
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule for texts: without any of `proofs`, a text becomes ``noun_1``."""
+    """A rule for texts: without any of `proofs`, a text becomes ``noun_1``, unless its kind is kept."""
 
     noun: str
     proofs: tuple[Proof, ...] = ()
+    kind: str = "names"
+    """Its kind in `kinds.KINDS`."""
 
 
 def _own(text: str) -> bool:
@@ -25,13 +29,16 @@ def _rules(rule: Rule, names: str) -> dict[str, Rule]:
     return dict.fromkeys(names.split(), rule)
 
 
-TEXT = Rule("text")
-FILE = Rule("file")
+TEXT = Rule("text", kind="texts")
+FILE = Rule("file", kind="paths")
 FUNCTION = Rule("function")
 KERNEL = Rule("kernel", (proofs.kernel,))
 NAME = Rule("name", (proofs.name,))
-OWN = Rule("text", (_own,))
-SENTENCE = Rule("sentence", (_own,))
+OWN = Rule("text", (_own,), "texts")
+SENTENCE = Rule("sentence", (_own,), "texts")
+GUARD = Rule("guard", kind="constants")
+VERSION = Rule("version", (proofs.version,), "environment")
+_MACHINE = Rule("machine", (proofs.version, proofs.platform), "environment")
 COMPILE_ID = Rule("compile", (proofs.compile_id,))
 
 RULES: Mapping[str, Rule] = {
@@ -48,20 +55,24 @@ RULES: Mapping[str, Rule] = {
         "candidate group estimated_peak_snode measured_peak_snode",
     ),
     **_rules(Rule("type", (proofs.dtype,)), "dtype"),
-    **_rules(Rule("device", (proofs.device,)), "device devices"),
+    **_rules(Rule("device", (proofs.device,), "environment"), "device devices"),
     **_rules(COMPILE_ID, "compile_id compile_ids"),
     **_rules(Rule("graph", (proofs.aot_id,)), "aot_id"),
     **_rules(Rule("graph", (proofs.graph_label,)), "graph_label label against_name"),
     **_rules(Rule("function", (proofs.wrapper_function,)), "function subgraph subgraphs"),
-    **_rules(Rule("version", (proofs.version,)), "torch python stepscope"),
-    **_rules(Rule("text", (proofs.symptom, _own)), "symptom ended signal device_error"),
+    **_rules(VERSION, "torch python stepscope triton cuda"),
+    **_rules(Rule("text", (proofs.symptom, _own), "texts"), "symptom ended signal device_error"),
     **_rules(
         OWN,
         "severity kind status level role held unseen moment event state by cache encoding expected_by found_by part "
         "phase purpose aspect basis title reason reasons shown_as statistic classes health format writer",
     ),
     **_rules(SENTENCE, "what why missing notes remark verdict skipped not_recorded left_out as_compiled"),
-    **_rules(TEXT, "recompile_reason recompile_reasons graph_break_reason failure holders pass_name config asked"),
+    **_rules(GUARD, "recompile_reason recompile_reasons"),
+    **_rules(TEXT, "graph_break_reason failure holders pass_name"),
+    **_rules(Rule("setting", kind="environment"), "config asked argv environment variables"),
+    **_rules(Rule("line", kind="source"), "code code_lines lines stack"),
+    **_rules(TEXT, "said details sentences"),
 }
 """Rules by the name of a field or key."""
 
@@ -71,8 +82,8 @@ RULES_OF: Mapping[tuple[str, str], Rule] = {
     ("Span", "name"): Rule("span", (proofs.span,)),
     ("RecordRow", "name"): Rule("record", (_own, proofs.record)),
     ("RecordRow", "source"): FILE,
-    ("ScalarRow", "expression"): Rule("value", (proofs.scalar,)),
-    ("ScalarRow", "value"): Rule("value", (proofs.scalar,)),
+    ("ScalarRow", "expression"): Rule("value", (proofs.scalar,), "constants"),
+    ("ScalarRow", "value"): Rule("value", (proofs.scalar,), "constants"),
     ("ScalarRow", "type"): Rule("type", (proofs.scalar_type,)),
     ("ScalarRow", "name"): Rule("name", (proofs.parameter,)),
     ("Spread", "name"): OWN,
@@ -85,14 +96,30 @@ RULES_OF: Mapping[tuple[str, str], Rule] = {
     ("ToolErrorRow", "text"): Rule("text", (proofs.tool_error,)),
     ("ToolErrorRow", "where"): Rule("text", (proofs.tool_place,)),
     ("source", "function"): FUNCTION,
+    ("SourceLine", "code"): Rule("line", kind="source"),
+    ("Problem", "text"): TEXT,
+    **{("Machine", name): _MACHINE for name in Machine.__dataclass_fields__},
+    ("Machine", "variables"): Rule("setting", kind="environment"),
 }
 """Rules for fields of single classes, which precede `RULES`."""
 
-DROPPED: Mapping[str, object] = {
-    "argv": [], "config": {}, "code": None, "code_lines": [], "stack": [], "said": [], "details": [], "sentences": [],
-    "sha256": "", "wrapper_key": None, "elements": None, "lines": [], "handle": None, "environment": {},
-}  # fmt: skip
-"""Replacements for fields without a public part."""
+EMPTIED = (RULES_OF["SourceLine", "code"], RULES_OF["Problem", "text"])
+"""Rules of texts that leave nothing behind, not even a placeholder."""
+
+DROPPED: Mapping[str, tuple[object, str]] = {
+    **dict.fromkeys(["argv"], ([], "environment")),
+    **dict.fromkeys(["config", "environment", "variables"], ({}, "environment")),
+    **dict.fromkeys(["code"], (None, "source")),
+    **dict.fromkeys(["code_lines", "stack", "lines"], ([], "source")),
+    **dict.fromkeys(["said", "details", "sentences"], ([], "texts")),
+    **dict.fromkeys(["sha256"], ("", "values")),
+    **dict.fromkeys(["elements"], (None, "values")),
+    **dict.fromkeys(["wrapper_key", "handle"], (None, "names")),
+}
+"""Fields without a public part: their replacements, and the kind of what they hold."""
+
+VALUES = frozenset(NUMBERS)
+"""Statistics that are numbers read from tensors, unlike counts of classes of elements."""
 
 EVIDENCE_NUMBERS = words(
     "step last_step first_step launch of launches launch_in_step sites steps storages storage_bytes "
@@ -128,6 +155,14 @@ EVIDENCE_NAMES: Mapping[str, Rule] = {
     **_rules(NAME, "buffer name argument"),
     "parameter": Rule("name", (proofs.parameter,)),
 }
+EVIDENCE_KINDS: Mapping[str, str] = {
+    **dict.fromkeys(words("file files path paths logs log"), "paths"),
+    **dict.fromkeys(words("function frame frames module holders allocated_in"), "names"),
+    **dict.fromkeys(words("code lines"), "source"),
+    **dict.fromkeys(words("reasons guards guard values expressions"), "constants"),
+    **dict.fromkeys(words("command environment"), "environment"),
+}
+"""Kinds of other texts in evidence; those of fields that are not listed are texts."""
 EVIDENCE_SENTENCES = frozenset({"in", "out", "is", "was"})
 """Evidence with descriptions of tensors by `findings.values.describe`."""
 EVIDENCE_TABLES = words(

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import base64
 import gzip
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from markupsafe import Markup
 
-from stepscope.viewer.overview.queries.overview import overview
-from stepscope.viewer.overview.summary import summary
-from stepscope.viewer.redaction.redactor import Redactor
-from stepscope.viewer.report.contents import Contents
+from stepscope.viewer.ingest.report_logs import HEAD
+from stepscope.viewer.report.facts import ticket_facts
 from stepscope.viewer.report.links import without_dead_links
+from stepscope.viewer.report.packed_logs import PackedFile, packed_logs
+from stepscope.viewer.report.ticket import Ticket, gather
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import to_json
 from stepscope.viewer.web import assets, registry, render
 from stepscope.viewer.web.frame import frame
-from stepscope.viewer.web.parts import failures
+
+MOST_LOG_BYTES = 4_000_000
+"""Maximum size of the packed logs in a report, by default."""
 
 
 def scripts() -> list[str]:
@@ -27,27 +30,41 @@ def scripts() -> list[str]:
     return ["#js/core/page.js", "#js/report/page.js", *(name for name in of_rooms if name in assets.script_modules())]
 
 
-def render_report(trace: Trace, *, redact: bool = False, note: str | None = None) -> str:
-    """Return the text of the file, with `note` on its first page.
+def render_report(
+    trace: Trace, *, redact: bool = False, note: str | None = None, keep: frozenset[str] = frozenset()
+) -> str:
+    """Return the text of the file, with `note` on its first page, and without the log.
 
     With `redact`, the file contains only texts that provably come from no program, file or machine, and no note."""
-    contents, answer = collect(trace), summary(trace)
-    if redact:
-        redactor = Redactor()
-        contents, answer = redactor.redact(contents), redactor.redact(answer)
-        contents.left_out += ["source and generated code", *(["the note"] if note else [])]
+    return render_ticket(gather(trace, redact=redact, note=note, keep=keep))
+
+
+def embedded_logs(ticket: Ticket, most_bytes: int) -> list[PackedFile]:
+    """Return the packed logs for the report; none if it is redacted."""
+    return [] if ticket.redaction is not None else packed_logs(ticket.trace, most_bytes)
+
+
+def render_ticket(ticket: Ticket, logs: Sequence[PackedFile] = ()) -> str:
+    """Return the text of the file with the packed `logs`. Raises StepscopeError if it holds what is redacted."""
+    contents, redaction = ticket.contents, ticket.redaction
     data: dict[str, Any] = {}
     for capability in registry.in_report():
         module = capability.module("report")
         data |= module.data(contents) if hasattr(module, "data") else {}
+    contents.left_out = list(dict.fromkeys(contents.left_out))  # a second rendering says the same again
     names = scripts()
-    template = render.environment(root="#", redacted=redact).get_template("report/page.html")
+    template = render.environment(root="#", redacted=redaction is not None).get_template("report/page.html")
     html = template.render(
         contents=SimpleNamespace(**vars(contents), **contents.shown),
-        note=None if redact else note,
+        facts=ticket_facts(contents.overview.runs),
+        redaction=redaction,
+        removed_for_size=ticket.left_out,
+        logs=logs,
+        generator=Markup(HEAD.decode()),
+        note=ticket.note,
         frame=frame(contents.overview),
         section="Overview",
-        summary=answer,
+        summary=ticket.answer,
         css=Markup(assets.content(assets.SHEET).decode()),
         theme=Markup(assets.content("js/core/theme.js").decode()),
         rooms=[capability.folder for capability in registry.in_report()],
@@ -55,20 +72,10 @@ def render_report(trace: Trace, *, redact: bool = False, note: str | None = None
         imports=assets.inlined_import_map(*names),
         packed=packed(data),
     )
-    return without_dead_links(html, {graph: len(lines) for graph, lines in data.get("wrappers", {}).items()})
+    html = without_dead_links(html, {graph: len(lines) for graph, lines in data.get("wrappers", {}).items()})
+    ticket.checked("The report", html.encode())
+    return html
 
 
 def packed(data: Any) -> str:
     return base64.b64encode(gzip.compress(to_json(data).encode(), 9, mtime=0)).decode()
-
-
-def collect(trace: Trace) -> Contents:
-    """Collect the contents of the report; a part that fails is left out and named."""
-    contents = Contents(overview(trace))
-    with failures() as failed:
-        for capability in registry.in_report():
-            capability.module("report").collect(trace, contents)
-    contents.failed = failed
-    if contents.overview.counts.records:
-        contents.left_out.append("the records themselves and their payloads")
-    return contents

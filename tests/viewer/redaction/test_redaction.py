@@ -25,8 +25,10 @@ from stepscope.viewer.ranks.page import RankDifferencePage, RanksPage
 from stepscope.viewer.redaction import own_words, proofs, rules
 from stepscope.viewer.redaction.redactor import Redactor
 from stepscope.viewer.report.contents import Contents
-from stepscope.viewer.report.write import collect, render_report
+from stepscope.viewer.report.ticket import collect
+from stepscope.viewer.report.write import render_report
 from stepscope.viewer.steps.page import LaunchPage
+from stepscope.viewer.steps.queries.finding_launches import Place
 from stepscope.viewer.steps.rows import Timeline
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
@@ -80,6 +82,7 @@ SHOWN: dict[str, Any] = {
     "panels": list[list[LaunchPage | None]],
     "calls": list[tuple[int, list[int]]],
     "deaths": dict[int, LaunchDeath],
+    "places": dict[int, Place],
     "graphs": list[GraphPage],
     "compiles": list[CompileDetail],
     "values": ReportedValues,
@@ -188,7 +191,10 @@ def test_measured_sentences_stay_and_names_in_them_do_not() -> None:
     assert shown.title == "fp16 overflow in matmul (file_1.py:3) becomes NaN in softmax (file_1.py:5), step 2"
     assert shown.proof == ["the output of matmul is name_1 NaN 4 of 8, first at [0, 1]"]
     assert shown.links == [ProofLink("open launch 61", "/steps/2?log=0&launch=61"), ProofLink("open", "/")]
-    assert shown.evidence["in"] == ["name_1 NaN 4 of 8, first at [0, 1]", evidence["in"][1]]
+    assert shown.evidence["in"] == ["name_1 NaN 4 of 8, first at [0, 1]", "buf1 finite"]
+    kept = Redactor({"values", "names", "paths"}).redact(given)
+    assert kept.title == title
+    assert kept.evidence == evidence
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from stepscope.tracer.schema.machine import Machine
 from stepscope.viewer.graphs.queries.subgraph_calls import subgraph_calls
+from stepscope.viewer.ingest.decode import decode
 from stepscope.viewer.overview.rows import RunRow, StepRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -72,4 +74,7 @@ def _run(text: str | None, *columns: Any) -> RunRow:
         config=run.get("config", {}),
         parent_pid=run.get("parent_pid"),
         forked=run.get("forked") is True,
+        triton=run.get("triton_version"),
+        cuda=run.get("cuda_version"),
+        machine=decode(Machine, run["machine"]) if run.get("machine") else None,
     )

@@ -1,0 +1,95 @@
+"""Queries the texts of a trace that come from a program, its files or its machine, by their kind of redaction."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_COLUMNS = {
+    "paths": ("logs.path", "strings.text", "compiles.file", "compile_events.file", "saved_tensors.file"),
+    "names": (
+        "compiles.function", "compiles.frame", "compile_events.function", "sites.kernel", "arguments.name",
+        "arguments.parameter", "steps.optimizers", "uncaught_exceptions.type", "scalars.name",
+    ),
+    "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
+    "environment": ("process_ends.environment",),
+    "texts": (
+        "compiles.graph_break_reason", "compiles.failure", "compile_events.text", "process_ends.error_tail",
+        "uncaught_exceptions.text", "lifetime_mismatches.holders", "memory_step_mismatches.holders",
+        "left_behind.holders", "export_events.reason", "cache_lookups.detail",
+    ),
+    "source": ("compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames"),
+}  # fmt: skip
+_KIND_OF_KEY = {"file": "paths", "function": "names", "code": "source"}
+_HOME = re.compile(r"(?:/home/|/Users/|/users/|[A-Za-z]:\\Users\\)([^/\\\s'\"]+)")
+_LITERAL = re.compile(r"(['\"])((?:(?!\1)[^\\\n]|\\.){4,200})\1")
+_EMPTY: dict[str, Any] = {}
+
+Texts = dict[str, set[str]]
+
+
+def log_texts(trace: Trace) -> Texts:
+    """Return the texts by kind, those of the narrowest kinds first."""
+    found: Texts = {kind: set() for kind in ("user", "host", "paths", "names", "constants", "environment", "texts")}
+    for kind, columns in _COLUMNS.items():
+        for column in columns:
+            for text in _distinct(trace, column):
+                _add(found, kind, _json(text))
+    for (text,) in sql.rows(trace, "SELECT run FROM logs WHERE run IS NOT NULL"):
+        _add_run(found, orjson.loads(text))
+    for code in found.get("source", ()):
+        found["constants"].update(literal for _, literal in _LITERAL.findall(code))
+    for path in [text for texts in found.values() for text in texts]:
+        found["user"].update(_HOME.findall(path))
+    _add_reader(found)
+    return found
+
+
+def _distinct(trace: Trace, column: str) -> Iterator[str]:
+    table, _, name = column.partition(".")
+    yield from (text for (text,) in sql.rows(trace, f"SELECT DISTINCT {name} FROM {table} WHERE {name} IS NOT NULL"))
+
+
+def _json(text: str) -> Any:
+    """Return the lists and objects of a JSON column, or the text itself."""
+    if text[:1] in "[{":
+        with suppress(ValueError):
+            return orjson.loads(text)
+    return text
+
+
+def _add(found: Texts, kind: str, value: Any) -> None:
+    if isinstance(value, str):
+        found.setdefault(kind, set()).add(value)
+    elif isinstance(value, list):
+        for one in value:
+            _add(found, kind, one)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            _add(found, _KIND_OF_KEY.get(key, kind), one)
+
+
+def _add_run(found: Texts, run: dict[str, Any]) -> None:
+    argv, machine = run.get("argv") or [], run.get("machine") or _EMPTY
+    for part in argv:
+        found["names" if part.endswith(".py") else "environment"].add(Path(part).name if part.endswith(".py") else part)
+        found["paths"].update([part] if "/" in part or "\\" in part else [])
+    for settings in (run.get("config") or _EMPTY, machine.get("variables") or _EMPTY):
+        _add(found, "environment", list(settings.values()))
+
+
+def _add_reader(found: Texts) -> None:
+    """Add the user and the host that write the report: the log may lie in a folder of that name."""
+    with suppress(Exception):  # a user without an entry
+        found["user"].add(getpass.getuser())
+    found["host"].add(socket.gethostname())

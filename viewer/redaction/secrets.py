@@ -1,0 +1,73 @@
+"""Finds the strings that a redacted report must not hold, and replaces them within texts that are kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+
+from stepscope.viewer.redaction import common_words
+
+WORD = re.compile(r"\w{4,}")
+LEAST_INSIDE = 6
+"""Minimum number of characters of a word that is also looked for within other words."""
+_LEAST_LETTERS = 16
+
+
+class Secrets:
+    """Strings that were to go, by kind: the distinctive words among them, and the texts that only a whole tells."""
+
+    def __init__(self, texts: Mapping[str, set[str]]) -> None:
+        self.words: dict[str, str] = {}
+        """Kind of each distinctive word."""
+        self.wholes: dict[str, str] = {}
+        """Kind of each text that is more than a word."""
+        for kind, found in texts.items():
+            for text in found:
+                self._add(kind, text)
+        self._inside = [word for word in self.words if is_distinctive_inside(word)]
+
+    def _add(self, kind: str, text: str) -> None:
+        words = WORD.findall(text)
+        for word in words:
+            if is_distinctive(word):
+                self.words.setdefault(word, kind)
+        if [text] != words and is_telling(text):
+            self.wholes.setdefault(" ".join(text.split()), kind)
+
+    def kind_of(self, word: str) -> str | None:
+        """Return the kind of the secret that `word` is or holds, or None."""
+        if word in self.words:
+            return self.words[word]
+        if len(word) <= LEAST_INSIDE:
+            return None
+        return next((self.words[secret] for secret in self._inside if secret in word), None)
+
+    def replaced(self, text: str, placeholder: Callable[[str, str], str]) -> str:
+        """Return `text` with a placeholder, of the kind and the string, for each secret in it."""
+        if not self.words and not self.wholes:
+            return text
+        for whole, kind in self.wholes.items():
+            if whole in text:
+                text = text.replace(whole, placeholder(kind, whole))
+
+        def shown(found: re.Match[str]) -> str:
+            kind = self.kind_of(found[0])
+            return placeholder(kind, found[0]) if kind is not None else found[0]
+
+        return WORD.sub(shown, text)
+
+
+def is_distinctive(word: str) -> bool:
+    """Return whether a word cannot come from stepscope, from PyTorch or from the names that Inductor numbers."""
+    return any(map(str.isalpha, word)) and word not in common_words.words() and not common_words.is_public(word)
+
+
+@cache
+def is_distinctive_inside(word: str) -> bool:
+    return len(word) >= LEAST_INSIDE and word not in common_words.joined()
+
+
+def is_telling(text: str) -> bool:
+    """Return whether a text is long enough to be looked for as a whole although its words may be common."""
+    return sum(map(str.isalpha, text)) >= _LEAST_LETTERS and " ".join(text.split()) not in common_words.corpus()

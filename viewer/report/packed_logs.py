@@ -1,0 +1,49 @@
+"""Packs the logs of a trace for a report, from which `stepscope serve` unpacks them again."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from dataclasses import dataclass
+
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.report_logs import LOG, RING
+from stepscope.viewer.store.trace import Trace
+
+_LARGEST_RATIO = 100
+"""Logs pack to a tenth or less of their size, but hardly to less than a hundredth."""
+
+
+@dataclass(frozen=True)
+class PackedFile:
+    """A log or the launch ring beside it, as an element of the report."""
+
+    type: str
+    log: str
+    base64: str
+
+
+def packed_logs(trace: Trace, most_bytes: int) -> list[PackedFile]:
+    """Return the packed logs; nothing if they take more than `most_bytes` together or cannot be read."""
+    if not trace.logs or sum(log.size for log in trace.logs) > most_bytes * _LARGEST_RATIO:
+        return []
+    found, room = [], most_bytes
+    for number, log in enumerate(trace.logs):
+        for kind, data in ((LOG, _read(trace, number)), (RING, log.ring)):
+            if data is None:
+                if kind == LOG:
+                    return []
+                continue
+            text = base64.b64encode(gzip.compress(data, 6, mtime=0)).decode()
+            room -= len(text)
+            if room < 0:
+                return []
+            found.append(PackedFile(kind, log.path.name, text))
+    return found
+
+
+def _read(trace: Trace, number: int) -> bytes | None:
+    try:
+        return trace.log_bytes(number, 0, trace.logs[number].size)
+    except StepscopeError:
+        return None
