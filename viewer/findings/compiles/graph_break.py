@@ -65,7 +65,7 @@ def _finding(group: list[CompileEvent], all_held: list[HeldBuffer] | None) -> Ti
             "perhaps_held_bytes": None if all_held is None else _bytes(_came_in(held)),
             "held_buffers": [_held(one) for one in held[:MOST_EXAMPLES]],
         },
-        **place_of(first),
+        **{**place_of(first), "page": f"/graph-breaks?break={first.record}"},
     )
 
 
