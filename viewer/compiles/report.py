@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepscope.viewer.compiles.queries.compiles import compile_detail, list_compiles
+from stepscope.viewer.compiles.queries.graph_breaks import graph_breaks
 from stepscope.viewer.compiles.rows import CompileDetail
 from stepscope.viewer.findings.evidence import compile_page
 from stepscope.viewer.report.contents import Contents, chosen
@@ -30,6 +31,7 @@ def collect(trace: Trace, contents: Contents) -> None:
         details += [detail] if detail else []
     contents.shown["compiles"] = details
     contents.say_left_out(len(compiles), len(details), "compiles")
+    contents.shown["graph_breaks"] = part("Graph breaks", None, graph_breaks, trace)
 
 
 def data(contents: Contents) -> dict[str, Any]:

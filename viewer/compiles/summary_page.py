@@ -19,7 +19,7 @@ from stepscope.viewer.compiles.queries.compile_time import (
 )
 from stepscope.viewer.compiles.queries.cuda_graphs import CudaGraphs, cuda_graphs
 from stepscope.viewer.compiles.queries.draft_export import DraftExport, draft_export
-from stepscope.viewer.compiles.queries.graph_breaks import GraphBreaks, graph_breaks
+from stepscope.viewer.compiles.queries.graph_breaks import GraphBreaks, graph_breaks, is_break
 from stepscope.viewer.compiles.queries.metrics import KINDS, CompileMetrics, compile_metrics
 from stepscope.viewer.compiles.queries.recompiles import Recompiles, recompiles
 from stepscope.viewer.compiles.queries.vllm import Vllm, vllm
@@ -94,8 +94,10 @@ class VllmPage:
 
 
 def graph_breaks_page(trace: Trace, request: Request) -> GraphBreaksPage:
-    log = request.optional_id("log")
-    return GraphBreaksPage(graph_breaks(trace, log, _offset(request)), list_runs(trace), log)
+    log, asked = request.optional_id("log"), request.optional_id("break")
+    if asked is not None and not is_break(trace, asked):
+        raise NotThere(f"Record {asked} of this trace reports no graph break.")
+    return GraphBreaksPage(graph_breaks(trace, log, _offset(request), asked=asked), list_runs(trace), log)
 
 
 def recompiles_page(trace: Trace, request: Request) -> RecompilesPage:
@@ -215,9 +217,10 @@ PIECE = (
     number("start", "The record with which a piece of vLLM begins."),
     number("pass", "The record of a pass of vLLM."),
 )
+BREAKS = (LOG, OFFSET, number("break", "The record of a graph break, which the page shows first."))
 RECOMPILED = (LOG, OFFSET, text("frame", "Only the frame with this id."))
 ROUTES = (
-    Page("/graph-breaks", "compiles/graph_breaks.html", _SECTION, GraphBreaksPage, graph_breaks_page, (LOG, OFFSET)),
+    Page("/graph-breaks", "compiles/graph_breaks.html", _SECTION, GraphBreaksPage, graph_breaks_page, BREAKS),
     Page("/recompiles", "compiles/recompiles.html", _SECTION, RecompilesPage, recompiles_page, RECOMPILED),
     Page("/caches", "compiles/caches.html", _SECTION, CachesPage, caches_page, LOOKUPS),
     Page("/cuda-graphs", "compiles/cuda_graphs.html", _SECTION, CudaGraphsPage, cuda_graphs_page),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from stepscope.viewer.store.trace import Trace
 from tests.logs.memory_logs import NEW, calls_of, layout, lifetimes, start_of
 from tests.logs.synthetic import LogBuilder, compile_records, run
 from tests.logs.value_logs import Program
+from tests.viewer.client import Client
 from tests.viewer.memory.test_memory_findings import found
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -24,6 +26,7 @@ def broken(
     kept: Sequence[str] = (),
     again: bool = False,
     phase: Any = "inference",
+    text: bytes = b"Graph break in user code at /src/model.py:12\nReason: gb is disabled",
 ) -> LogBuilder:
     """`fn` makes buf0 and buf1, breaks, and what is resumed uses buf1 once, with `after` launches behind that.
 
@@ -38,7 +41,7 @@ def broken(
     log = LogBuilder().record(run())
     log.torch("str", ["/src/model.py", 7])
     reason = {"name": "dynamo_graph_break_reason", "encoding": "string"}
-    log.torch("artifact", reason, b"Graph break in user code at /src/model.py:12\nReason: gb is disabled", frame_id=0, frame_compile_id=0, attempt=0)  # noqa: E501  # fmt: skip
+    log.torch("artifact", reason, text, frame_id=0, frame_compile_id=0, attempt=0)
     compile_records(log, 0, 0, co_name="fn")
     compile_records(log, 1, 0, co_name="torch_dynamo_resume_in_fn_at_12")
     for number, program in enumerate((made, rest)):
@@ -125,3 +128,46 @@ def test_without_lifetimes_it_is_not_known(opened: Open) -> None:
         data = data.replace(b'"' + kind + b'"', b'"stepscope_unknown"')
     (finding,) = found(opened(data), "graph_break")
     assert finding.evidence["held_bytes"] is None
+
+
+def test_a_finding_leads_to_the_break_with_what_it_holds_and_costs(opened: Open) -> None:
+    trace = opened(broken(came_in=[("arg2_1", 2048)]))
+    (finding,) = found(trace, "graph_break")
+    assert finding.page == "/graph-breaks?break=2"
+    client = Client(trace)
+    (cause,) = client.get("/graph-breaks.json?break=2").json()["breaks"]["causes"]
+    (place,) = cause["places"]
+    assert (place["is_asked"], place["held_bytes"], place["perhaps_held_bytes"]) == (True, 1024, 2048)
+    assert [(one["buffer"], one["launches_after"]) for one in place["held"]] == [("arg2_1", 2), ("buf1", 2)]
+    assert (place["resume_functions"], place["calls"], place["launches"]) == (1, 1, 3)
+    assert place["between_ns"] is not None
+    assert place["calls_ns"] is not None
+    text = " ".join(re.sub(r"<[^>]+>", " ", client.get("/graph-breaks?break=2").text).split())
+    assert "1 time, 3 launches after the break" in text
+    assert "1.0 kB , and 2.0 kB that the caller may hold anyway" in text
+    assert client.get("/graph-breaks?break=0").status_code == 404
+
+
+def test_a_break_in_a_function_that_dynamo_inlined_resumes_its_caller(opened: Open) -> None:
+    text = b"""Graph break in user code at /src/model.py:3
+Reason: gb is disabled
+User code traceback:
+  File "/src/model.py", line 12, in fn
+    y = helper(x)
+  File "/src/model.py", line 3, in helper
+    gb(x)
+"""
+    (cause,) = Client(opened(broken(text=text))).get("/graph-breaks.json").json()["breaks"]["causes"]
+    (place,) = cause["places"]
+    assert (place["source"]["line"], place["resume_functions"], place["held_bytes"]) == (3, 1, 1024)
+
+
+def test_storages_that_were_not_tracked_are_not_zero(opened: Open) -> None:
+    log = LogBuilder()
+    log.torch("str", ["/src/model.py", 7])
+    reason = {"name": "dynamo_graph_break_reason", "encoding": "string"}
+    log.torch("artifact", reason, b"Graph break in user code at /src/model.py:12\nReason: no", frame_id=0, frame_compile_id=0, attempt=0)  # noqa: E501  # fmt: skip
+    trace = opened(compile_records(log, 0, 0, co_name="fn"))
+    (cause,) = Client(trace).get("/graph-breaks.json").json()["breaks"]["causes"]
+    assert (cause["places"][0]["held"], cause["places"][0]["held_bytes"]) == (None, None)
+    assert (cause["places"][0]["calls"], cause["places"][0]["is_asked"]) == (0, False)

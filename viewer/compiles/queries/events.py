@@ -35,6 +35,8 @@ class CompileEvent(NamedTuple):
     frame_file: str | None
     stack: str | None
     """Stack of the compile as JSON, outermost first; None if the compiled function belongs to the program."""
+    record: int | None
+    """Record that reports the event."""
 
     @property
     def source(self) -> SourceLine | None:
@@ -64,7 +66,7 @@ def list_compile_events(trace: Trace) -> list[CompileEvent]:
         trace,
         "SELECT e.kind, e.log, l.rank, e.compile_id, c.frame, c.status, coalesce(r.time_unix_ns, c.start_unix_ns, 0),"
         " e.cause, e.text, coalesce(e.file, c.file), coalesce(e.line, c.line), coalesce(e.function, c.function),"
-        " e.code, c.file, c.stack"
+        " e.code, c.file, c.stack, e.record"
         " FROM compile_events e JOIN logs l ON l.log = e.log"
         " JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id"
         " LEFT JOIN records r ON r.record = e.record ORDER BY 7, e.log, e.record",

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from stepscope.viewer.compiles.queries.break_costs import (
+    Place,
+    Resumed,
+    function_of,
+    held_buffers,
+    resumed_functions,
+)
 from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.memory.queries.graph_breaks import HeldBuffer
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.tracebacks import user_frames
@@ -15,7 +23,6 @@ _EXPLANATION = re.compile(r"^\s*Explanation:\s*(.*?)(?=^\s*Hint:|^\s*Developer d
 _HINT = re.compile(r"^\s*Hint:\s*(.*?)(?=^\s*Hint:|^\s*Developer debug context:|\n\s*\n|\Z)", re.M | re.S)
 _CONTEXT = re.compile(r"^\s*Developer debug context:\s*(.*?)(?=\n\s*\n|\Z)", re.M | re.S)
 _URL = re.compile(r"For more details about this graph break, please visit:\s*(https?://[^\s\"'<>]+)")
-_RESUME = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)$")
 _FRAME = "regexp_replace(e.compile_id, '/[^/]*$', '')"
 _MOST_COMPILES = 12
 _MOST_PLACES = 40
@@ -24,12 +31,13 @@ _CAUSES = f"""
     SELECT e.cause, count(*) AS breaks, count(DISTINCT (e.log, e.compile_id)) AS compiles,
            count(DISTINCT (e.log, {_FRAME})) AS frames, min(e.record) AS first_record, arg_min(e.text, e.record) AS text
     FROM compile_events e WHERE e.kind = 'graph_break' AND ($log IS NULL OR e.log = $log)
-    GROUP BY e.cause ORDER BY breaks DESC, first_record LIMIT $limit OFFSET $offset
+    GROUP BY e.cause ORDER BY count(*) FILTER (e.record = $asked) DESC, breaks DESC, first_record
+    LIMIT $limit OFFSET $offset
 """
 _EVENTS = f"""
     SELECT e.cause, e.log, e.compile_id, {_FRAME} AS frame_id, e.record, coalesce(e.file, c.file) AS file,
-           coalesce(e.line, c.line) AS line, coalesce(e.function, c.function) AS function, e.code, c.frame, c.attempts,
-           c.duration_ns, c.status
+           coalesce(e.line, c.line) AS line, coalesce(nullif(e.function, ''), c.function) AS function, e.code, c.frame,
+           c.attempts, c.duration_ns, c.status, c.file AS frame_file, c.function AS frame_function
     FROM compile_events e JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id
     WHERE e.kind = 'graph_break' AND ($log IS NULL OR e.log = $log) AND list_contains($causes, e.cause)
     ORDER BY e.log, e.record
@@ -64,6 +72,22 @@ class BreakPlace:
     resume_functions: int
     """Number of compiles of the resume functions after the break."""
     resume_ns: int | None
+    is_asked: bool
+    """Whether the address names a break of this place."""
+    calls: int
+    """Calls of the resume functions after the break."""
+    launches: int
+    """Launches of these calls."""
+    calls_ns: int | None
+    """Host time of these calls."""
+    between_ns: int | None
+    """Median time from the end of the call before the break to the beginning of the resumed call."""
+    held: list[HeldBuffer] | None
+    """Buffers that the break keeps alive after their last use, largest first; None if storages were not tracked."""
+    held_bytes: int | None
+    """Bytes of those that the compiled region before the break allocated."""
+    perhaps_held_bytes: int | None
+    """Bytes of the others, which the caller may hold anyway."""
 
 
 @dataclass(frozen=True)
@@ -123,16 +147,34 @@ class _Event:
     attempts: int
     duration_ns: int | None
     status: str
+    frame_file: str | None
+    frame_function: str | None
 
 
 Compiles = dict[tuple[int, str], float]
-Resumes = dict[tuple[int, str | None, str, int], tuple[int, int | None]]
 
 
-def graph_breaks(trace: Trace, log: int | None = None, offset: int = 0, limit: int = 20) -> GraphBreaks:
-    """Return a page of the causes, most frequent first."""
+@dataclass(frozen=True)
+class _Costs:
+    """What is known about the resumed functions of the whole run."""
+
+    asked: int | None
+    resumed: dict[Place, Resumed]
+    held: dict[tuple[int, str], list[HeldBuffer]] | None
+
+
+def is_break(trace: Trace, record: int) -> bool:
+    """Return whether a record reports a graph break."""
+    known = "SELECT count(*) FROM compile_events WHERE kind = 'graph_break' AND record = ?"
+    return bool(sql.number(trace, known, [record]))
+
+
+def graph_breaks(
+    trace: Trace, log: int | None = None, offset: int = 0, limit: int = 20, asked: int | None = None
+) -> GraphBreaks:
+    """Return a page of the causes, most frequent first; the cause and place of record `asked` come before all."""
     match = {"log": log}
-    found = sql.named(trace, _CAUSES, {**match, "limit": limit, "offset": offset})
+    found = sql.named(trace, _CAUSES, {**match, "limit": limit, "offset": offset, "asked": asked})
     totals = sql.rows(
         trace,
         "SELECT count(DISTINCT cause), count(*), count(DISTINCT (log, compile_id)) FROM compile_events"
@@ -144,12 +186,16 @@ def graph_breaks(trace: Trace, log: int | None = None, offset: int = 0, limit: i
     for event in sql.records(_Event, trace, _EVENTS, {**match, "causes": causes}) if causes else ():
         events[event.cause].append(event)
     thrown = {(one, of): ns for one, of, ns in sql.rows(trace, _BEFORE_RESTART)} if causes else {}
-    resumes = _resumes(trace)
-    places = {cause: _places(events[cause], resumes) for cause in causes}
-    shown = [place.compiles[0].record for of in places.values() for place in of[:_MOST_PLACES]]
+    costs = _Costs(asked, resumed_functions(trace), held_buffers(trace)) if causes else _Costs(None, {}, None)
+    groups = {cause: _by_place(events[cause], asked) for cause in causes}
+    shown = [group[0].record for of in groups.values() for group in of[:_MOST_PLACES]]
     texts = {
         record: payload.decode("utf-8", "replace")
         for record, payload in trace.payloads(sorted({*shown, *(row["first_record"] for row in found)})).items()
+    }
+    places = {
+        cause: [_place(group, user_frames(texts.get(group[0].record, "")), costs) for group in of]
+        for cause, of in groups.items()
     }
     rows = []
     for row in found:
@@ -163,10 +209,7 @@ def graph_breaks(trace: Trace, log: int | None = None, offset: int = 0, limit: i
                 context=_first(_CONTEXT, raw),
                 url=_first(_URL, raw),
                 cost=_cost(events[cause], places[cause], thrown),
-                places=[
-                    replace(place, stack=user_frames(texts.get(place.compiles[0].record, "")))
-                    for place in places[cause][:_MOST_PLACES]
-                ],
+                places=places[cause][:_MOST_PLACES],
                 places_left=max(0, len(places[cause]) - _MOST_PLACES),
             )
         )
@@ -178,50 +221,82 @@ def _first(pattern: re.Pattern[str], text: str) -> str | None:
     return found[1].strip() if found else None
 
 
-def _resumes(trace: Trace) -> Resumes:
-    """Return the number and time of the compiles of resume functions, by (log, file, function, line) of the break."""
-    rows = sql.rows(
-        trace,
-        "SELECT log, file, function, count(*), sum(duration_ns)::BIGINT FROM compiles"
-        " WHERE starts_with(function, 'torch_dynamo_resume_in_') GROUP BY ALL",
-    )
-    found: Resumes = {}
-    for log, file, function, count, total in rows:
-        match = _RESUME.match(function)
-        if match:
-            found[log, file, match[1], int(match[2])] = count, total
-    return found
-
-
-def _places(events: list[_Event], resumes: Resumes) -> list[BreakPlace]:
+def _by_place(events: list[_Event], asked: int | None) -> list[list[_Event]]:
+    """Return the events of each place, that of the record `asked` first, then those with most breaks."""
     by_place: defaultdict[tuple[str | None, int | None], list[_Event]] = defaultdict(list)
     for event in events:
         by_place[event.file, event.line].append(event)
-    places = [_place(file, line, group, resumes) for (file, line), group in by_place.items()]
-    return sorted(places, key=lambda place: -place.breaks)
+    return sorted(by_place.values(), key=lambda group: (not _has(group, asked), -len(group)))
 
 
-def _place(file: str | None, line: int | None, group: list[_Event], resumes: Resumes) -> BreakPlace:
-    first = group[0]
-    source, function = None, (first.function or "").rsplit(".", 1)[-1]
-    resumed = _RESUME.match(function)
-    if file and line is not None:
-        source = SourceLine(file, line, first.function or "", next((one.code for one in group if one.code), None) or "")
-    found = [
-        resumes[key]
-        for key in ((log, file, resumed[1] if resumed else function, line or 0) for log in {one.log for one in group})
-        if key in resumes
-    ]
-    times = [total for _, total in found if total is not None]
+def _has(group: list[_Event], record: int | None) -> bool:
+    return any(one.record == record for one in group)
+
+
+def _resumed(group: list[_Event], stack: list[SourceLine], costs: _Costs) -> dict[Place, Resumed]:
+    """Return what was resumed after the breaks of a place; `stack` is that of the first. A break in a function that
+    Dynamo inlined resumes the compiled function too, after the line that called the other one."""
+    found: dict[Place, Resumed] = {}
+    for event in group:
+        function = function_of(event.frame_function)
+        calls = [
+            line.line for line in stack if line.file == event.frame_file and function_of(line.function) == function
+        ]
+        for line in (event.line, *(calls[-1:] if event is group[0] else ())):
+            place = event.log, event.frame_file, function, line or 0
+            if place in costs.resumed:
+                found[place] = costs.resumed[place]
+    return found
+
+
+def _place(group: list[_Event], stack: list[SourceLine], costs: _Costs) -> BreakPlace:
+    first, source = group[0], None
+    if first.file and first.line is not None:
+        code = next((one.code for one in group if one.code), None) or ""
+        source = SourceLine(first.file, first.line, first.function or "", code)
+    resumed = _resumed(group, stack, costs)
+    held = _held(resumed, costs)
+    between = [one.between_ns for one in resumed.values() if one.between_ns is not None]
     return BreakPlace(
         source=source,
-        stack=[],
+        stack=stack,
         breaks=len(group),
         frames=list(dict.fromkeys(one.frame or f"frame {one.frame_id}" for one in group)),
         compiles=[BreakCompile(one.log, one.compile_id, one.record) for one in group[:_MOST_COMPILES]],
-        resume_functions=sum(count for count, _ in found),
-        resume_ns=sum(times) if times else None,
+        resume_functions=sum(one.compiles for one in resumed.values()),
+        resume_ns=_sum([one.compile_ns for one in resumed.values()]),
+        is_asked=_has(group, costs.asked),
+        calls=sum(one.calls for one in resumed.values()),
+        launches=sum(one.launches for one in resumed.values()),
+        calls_ns=_sum([one.calls_ns for one in resumed.values()]),
+        between_ns=max(between, default=None),
+        held=held,
+        held_bytes=_bytes(held, True),
+        perhaps_held_bytes=_bytes(held, False),
     )
+
+
+def _held(resumed: dict[Place, Resumed], costs: _Costs) -> list[HeldBuffer] | None:
+    if costs.held is None:
+        return None
+    found = [
+        held
+        for (log, *_), one in resumed.items()
+        for name in one.compile_ids
+        for held in costs.held.get((log, name), ())
+    ]
+    return sorted(found, key=lambda one: -one.storage_bytes)
+
+
+def _bytes(held: list[HeldBuffer] | None, is_made: bool) -> int | None:
+    if held is None:
+        return None
+    return sum(one.storage_bytes for one in held if (one.made_by == "compiled region") == is_made)
+
+
+def _sum(times: list[int | None]) -> int | None:
+    known = [time for time in times if time is not None]
+    return sum(known) if known else None
 
 
 def _cost(events: list[_Event], places: list[BreakPlace], thrown: Compiles) -> BreakCost:

@@ -73,7 +73,7 @@ def _finding(group: list[CompileEvent], all_held: list[HeldBuffer] | None) -> Ti
             ProofLink(f"open compile {first.compile_id}", compile_page(first.log, first.compile_id)),
             *_memory(held),
         ],
-        **place_of(first),
+        **{**place_of(first), "page": f"/graph-breaks?break={first.record}"},
     )
 
 

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory.queries.graph_index import graph_index, launches_of, sites_using
 from stepscope.viewer.store import sql
@@ -19,7 +20,7 @@ MadeBy = Literal["compiled region", "between the regions, or the caller's"]
 _HELD = """
     SELECT a.log, ga.compile_id, gb.compile_id AS into_compile_id, ca.function, cb.function AS into_function, al.graph,
            b.graph AS into_graph, b.first_call, a.call, r.storage, r.name AS buffer, s.name AS held_as, s.storage_bytes,
-           s.dead, r.site,           m.step, a.local_call AS made_in, m.local_call AS met_in, s.storage AS met_as
+           s.dead, r.site, m.step, a.local_call AS made_in, m.local_call AS met_in, s.storage AS met_as
     FROM layouts b JOIN measured_calls m ON m.call = b.first_call
     JOIN layout_storages s ON s.layout = b.layout AND s.kind = 'input' AND s.calls_back > 0
     JOIN measured_calls a ON a.log = m.log AND a.local_call = m.local_call - s.calls_back
@@ -69,6 +70,8 @@ class HeldBuffer:
     buffer: str
     held_as: str
     """Name of the storage in the region that uses it last."""
+    program: str | None
+    """Name of the variable in the program; None if it is unknown."""
     storage_bytes: int
     made_by: MadeBy
     graph: int | None
@@ -137,6 +140,7 @@ def _held(trace: Trace, row: _Held) -> HeldBuffer | None:
     kept = ("log", "compile_id", "into_compile_id", "buffer", "held_as", "storage_bytes", "graph", "into_graph")
     return HeldBuffer(
         **{name: getattr(row, name) for name in kept},
+        program=_program_name(trace, row.into_graph, row.held_as),
         made_by="compiled region",
         last_kernel=last.kernel,
         launches_after=last.launches_after,
@@ -161,6 +165,7 @@ def _came_in(trace: Trace) -> list[HeldBuffer]:
             into_compile_id=into_compile_id,
             buffer=name,
             held_as=name,
+            program=_program_name(trace, graph, name),
             storage_bytes=size,
             made_by="between the regions, or the caller's",
             graph=None,
@@ -176,6 +181,11 @@ def _came_in(trace: Trace) -> list[HeldBuffer]:
 def _met_later(trace: Trace, log: int, step: int, after: int, known: list[tuple[int, int]]) -> bool:
     """Return whether a later call of the step uses the storage, given as (call, storage in that call) pairs."""
     return any(sql.row(trace, _MET_LATER, [log, step, after, *one]) for one in known)
+
+
+def _program_name(trace: Trace, graph: int, name: str) -> str | None:
+    known = program_names(trace, graph).get(name)
+    return known.name if known else None
 
 
 class _LastUse(NamedTuple):
