@@ -78,13 +78,12 @@ def _finding(row: Finding) -> str:
     lines = [f"- {SEVERITY_SIGNS[row.severity]} **{prose(row.title)}**"]
     if row.source is not None:
         lines.append(f"  at {_place(row.source)}")
+    lines += [f"  - {code(line)}" for line in row.proof]
     parts = evidence_parts(row)
-    for side, sentences in parts.sides.items():
-        lines += [f"  - {side.replace('_', '-')}: {code(sentence)}" for sentence in sentences]
-    known = [*parts.shown.items(), *parts.folded.items()]
-    lines += [f"  - {prose(evidence_label(name, value))}: {code(evidence_text(value, name))}" for name, value in known]
+    for name, value in parts.facts.items():
+        lines.append(f"  - {prose(evidence_label(name, value))}: {code(evidence_text(value, name))}")
     for name, rows in parts.tables.items():
-        lines.append(f"  - {prose(name.replace('_', ' '))}:")
+        lines.append(f"  - {prose(evidence_label(name, rows))}:")
         lines += [f"    - {_row(item)}" for item in rows[:_MOST_IN_TABLE]]
         if len(rows) > _MOST_IN_TABLE:
             lines.append(f"    - … and {len(rows) - _MOST_IN_TABLE:,} more")
