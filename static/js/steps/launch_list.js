@@ -32,7 +32,7 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
       h(
         "td",
         { class: "mono" },
-        h("a", { href: hrefOf(launch) }, kernel),
+        h("a", { href: hrefOf(launch), title: kernel }, kernel),
         count > 1 && h("span", { class: "dim" }, ` and ${plural(count - 1, "shorter launch")} within ${formatNs(end - start)}`),
       ),
     );
