@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import copy
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PICTURES, EXAMPLES, DEMO = ROOT / "docs" / "pictures", ROOT / "docs" / "examples", ROOT / "tracer" / "demo.py"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
              "--disable-background-networking", "--disable-component-update"]  # fmt: skip
-WIDTH, PATIENCE_S = 1200, 60
+WIDTH, PATIENCE_S, PROGRAM_S = 1200, 60, 600
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,20 @@ class Picture:
     """A selector of what is clicked before the picture is taken."""
     report: tuple[str, ...] | None = None
     """Options of `stepscope report`; the picture then shows the report."""
+    theme: Literal["light", "dark"] = "light"
 
 
 VALUES = ("--level", "values")
 PICTURES_OF = {
     "overview": Picture(DEMO, "/", 965, VALUES),
     "step": Picture(DEMO, "/", 1060, VALUES, click="main a[href*='launch=']"),
+    "step-dark": Picture(DEMO, "/", 1060, VALUES, click="main a[href*='launch=']", theme="dark"),
     "memory": Picture(DEMO, "/graphs/0/memory", 1060, VALUES),
     "ticket": Picture(DEMO, "", 590, VALUES, report=("--redact",)),
     "leak": Picture(EXAMPLES / "leak.py", "/memory", 740),
     "wrong-numbers": Picture(EXAMPLES / "wrong_numbers.py", "/", 312, (*VALUES, "--verify-before")),
+    "attention": Picture(EXAMPLES / "attention.py", "/", 520, VALUES),
+    "in-place": Picture(EXAMPLES / "in_place.py", "/", 420, VALUES),
     "crash": Picture(EXAMPLES / "crash.py", "/", 735, ("--crash",)),
     "recompiles": Picture(EXAMPLES / "recompiles.py", "/recompiles", 866),
     "graph-breaks": Picture(EXAMPLES / "graph_breaks.py", "/graph-breaks", 866),
@@ -81,7 +85,7 @@ def main(wanted: list[str]) -> None:
 
 def take(browser: Browser, picture: Picture, folder: Path, target: Path) -> None:
     trace = recorded(picture, folder)
-    page = browser.new_page(viewport={"width": WIDTH, "height": picture.height}, color_scheme="light")
+    page = browser.new_page(viewport={"width": WIDTH, "height": picture.height}, color_scheme=picture.theme)
     if picture.report is not None:
         report = trace / "report.html"
         stepscope("report", str(trace), "-o", str(report), *picture.report)
@@ -118,7 +122,7 @@ def stepscope(*arguments: str, cwd: Path | None = None) -> None:
     """Run a command of stepscope, with the Python of this script as `python`; the recorded program may fail."""
     here = os.environ | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
     command = [sys.executable, "-m", "stepscope", *arguments]
-    subprocess.run(command, cwd=cwd, env=here, check=False, stdout=subprocess.DEVNULL)
+    subprocess.run(command, cwd=cwd, env=here, check=False, stdout=subprocess.DEVNULL, timeout=PROGRAM_S)
 
 
 @contextmanager

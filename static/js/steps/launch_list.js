@@ -31,8 +31,8 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
       withHealth && h("td", {}, healthBadge(health)),
       h(
         "td",
-        { class: "mono", title: kernel },
-        h("a", { href: hrefOf(launch) }, kernel),
+        { class: "mono" },
+        h("a", { href: hrefOf(launch), title: kernel }, kernel),
         count > 1 && h("span", { class: "dim" }, ` and ${plural(count - 1, "shorter launch")} within ${formatNs(end - start)}`),
       ),
     );

@@ -72,7 +72,7 @@ def _named(trace: Trace, graph: int, argument: ArgumentRow) -> ArgumentRow:
 
 
 def _read(trace: Trace, graph: int) -> Mapping[str, ProgramName]:
-    facts = sql.row(trace, _GRAPH, {"graph": graph, "code": OUTPUT_CODE})
+    facts = next(iter(sql.rows(trace, _GRAPH, {"graph": graph, "code": OUTPUT_CODE})), None)
     if facts is None or facts[2] is None:
         return {}
     compile_id, phase, code_record, logs = facts
@@ -170,7 +170,7 @@ def _program(trace: Trace, of: _Compile, dynamo: int | None) -> list[_Given]:
     if dynamo is None:
         return []
     described = _described(trace, of, dynamo)
-    sizes = dict(
+    sizes: dict[str, str] = dict(
         sql.rows(
             trace,
             "SELECT symbol, source FROM symbols WHERE log = ? AND compile_id = ? AND source IS NOT NULL"
