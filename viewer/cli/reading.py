@@ -20,11 +20,13 @@ from stepscope.viewer.cli.commands import (
     latest_option,
     note,
     one_of,
+    source_link_option,
     trace_argument,
     whole_number,
 )
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.exports.formats import FORMATS, STDOUT
+from stepscope.viewer.text.source_links import EDITOR
 
 if TYPE_CHECKING:
     from stepscope.viewer.store.trace import Trace
@@ -45,20 +47,22 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Follow logs that still grow or that appear later in a folder; the pages report new records.",
 )
-def serve(trace: list[str], port: int, latest: bool, follow: bool) -> None:
+@source_link_option
+def serve(trace: list[str], port: int, latest: bool, follow: bool, source_link: str | None) -> None:
     """Browse a trace on 127.0.0.1."""
     trace = chosen(trace, latest)
+    link = source_link or EDITOR
     if follow:
-        _serve_growing(trace, port)
+        _serve_growing(trace, port, link)
         return
     from stepscope.viewer.store.open_in_background import open_in_background
     from stepscope.viewer.web import server
 
     with open_in_background(trace, server.warm, server.ask_first) as opened:
-        server.serve(opened, port=port)
+        server.serve(opened, port=port, source_link=link)
 
 
-def _serve_growing(trace: list[str], port: int) -> None:
+def _serve_growing(trace: list[str], port: int, source_link: str) -> None:
     from stepscope.viewer.store.parquet.store_marker import means_store
     from stepscope.viewer.web import server
     from stepscope.viewer.web.follow import Current, Follower, open_growing
@@ -70,7 +74,7 @@ def _serve_growing(trace: list[str], port: int) -> None:
     follower = Follower(trace, current, note)
     follower.start()
     try:
-        server.serve(current, port=port)
+        server.serve(current, port=port, source_link=source_link)
     finally:
         follower.stop()
         current.close()
@@ -102,21 +106,24 @@ def summary(trace: list[str], as_json: bool, latest: bool) -> None:
 )
 @click.option("--note", "text", metavar="TEXT", help="Put this text on the first page.")
 @latest_option
-def report(trace: list[str], out: Path, redact: bool, text: str | None, latest: bool) -> None:
+@source_link_option
+def report(trace: list[str], out: Path, redact: bool, text: str | None, latest: bool, source_link: str | None) -> None:
     """Write one HTML file for a ticket, which opens without a network."""
     from stepscope.viewer.store.open import open_trace
 
     with open_trace(chosen(trace, latest)) as opened:
-        write_report(opened, out, redact, text)
+        write_report(opened, out, redact, text, source_link)
     if redact and text:
         note("stepscope: the note is not in the report, because a note may name anything.")
 
 
-def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None) -> None:
+def write_report(
+    opened: Trace, out: Path, redact: bool, note: str | None = None, source_link: str | None = None
+) -> None:
     """Write the report and print its size; raise StepscopeError if the file cannot be written."""
     from stepscope.viewer.report.write import render_report
 
-    html = render_report(opened, redact=redact, note=note)
+    html = render_report(opened, redact=redact, note=note, source_link=source_link)
     try:
         out.write_text(html, encoding="utf-8")
     except OSError as error:

@@ -13,8 +13,8 @@ _IMPORTED = re.compile(r"""^(?:import|export)\b[^"';]*["'](#js/[^"']+)["']""", r
 SHEET = "css/stepscope.css"
 """Style sheet of every page and report, which joins the sheets in `SHEETS`."""
 SHEETS = (
-    "core/colours", "core/page", "core/tables", "core/plot", "overview/findings", "crash/crash", "steps/steps", "values/values",
-    "memory/memory", "report/report", "records/views", "search/search", "ranks/ranks",
+    "core/colours", "core/page", "core/tables", "core/plot", "overview/findings", "crash/crash", "steps/steps",
+    "values/values", "memory/memory", "report/report", "records/views", "search/search", "ranks/ranks",
 )  # fmt: skip
 """Sheets in the order of the cascade; pages that need other sheets link to them."""
 CONTENT_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
