@@ -1,4 +1,4 @@
-"""Tables in a real browser: they sort by raw numbers, filter, add up, copy as CSV and keep their order in addresses."""
+"""Tables in a real browser: they sort by raw numbers, filter, add up and are copied; the address keeps their order."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.text.source_links import checked
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PACKAGES = ["duckdb", "fastapi", "fsspec", "jinja2", "starlette", "uvicorn"]
@@ -104,6 +105,14 @@ latest_option = click.option(
     "--latest",
     is_flag=True,
     help="Read only the newest log of a folder. A folder keeps the logs of older runs.",
+)
+
+source_link_option = click.option(
+    "--source-link",
+    metavar="TEMPLATE",
+    callback=lambda _context, _parameter, value: None if value is None else checked(value),
+    help="Link lines of model source to this address, such as 'https://host/repository/blob/main/{path}#L{line}'."
+    " In a repository, the path is relative to the common folder of the program.",
 )
 
 

@@ -19,11 +19,13 @@ from stepscope.viewer.cli.commands import (
     latest_option,
     note,
     one_of,
+    source_link_option,
     trace_argument,
     whole_number,
 )
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.exports.formats import FORMATS, STDOUT
+from stepscope.viewer.text.source_links import EDITOR
 
 
 @click.command(cls=ReadingCommand)
@@ -41,20 +43,22 @@ from stepscope.viewer.exports.formats import FORMATS, STDOUT
     is_flag=True,
     help="Follow logs that still grow or that appear later in a folder; the pages report new records.",
 )
-def serve(trace: list[str], port: int, latest: bool, follow: bool) -> None:
+@source_link_option
+def serve(trace: list[str], port: int, latest: bool, follow: bool, source_link: str | None) -> None:
     """Browse a trace on 127.0.0.1."""
     trace = chosen(trace, latest)
+    link = source_link or EDITOR
     if follow:
-        _serve_growing(trace, port)
+        _serve_growing(trace, port, link)
         return
     from stepscope.viewer.store.open_in_background import open_in_background
     from stepscope.viewer.web import server
 
     with open_in_background(trace, server.warm, server.ask_first) as opened:
-        server.serve(opened, port=port)
+        server.serve(opened, port=port, source_link=link)
 
 
-def _serve_growing(trace: list[str], port: int) -> None:
+def _serve_growing(trace: list[str], port: int, source_link: str) -> None:
     from stepscope.viewer.store.parquet.store_marker import means_store
     from stepscope.viewer.web import server
     from stepscope.viewer.web.follow import Current, Follower, open_growing
@@ -66,7 +70,7 @@ def _serve_growing(trace: list[str], port: int) -> None:
     follower = Follower(trace, current, note)
     follower.start()
     try:
-        server.serve(current, port=port)
+        server.serve(current, port=port, source_link=source_link)
     finally:
         follower.stop()
         current.close()

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepscope.viewer.cli.commands import ReadingCommand, chosen, file_option, latest_option, note, trace_argument
+from stepscope.viewer.cli.commands import (
+    ReadingCommand,
+    chosen,
+    file_option,
+    latest_option,
+    note,
+    source_link_option,
+    trace_argument,
+)
 from stepscope.viewer.errors import StepscopeError
 
 if TYPE_CHECKING:
@@ -69,6 +77,7 @@ def _kinds(_context: click.Context, _option: click.Parameter, text: str | None) 
     help="HTML: hold the packed logs if they take at most this much; `stepscope serve FILE` then opens the report.",
 )
 @latest_option
+@source_link_option
 def report(
     trace: list[str],
     out: Path | None,
@@ -79,6 +88,7 @@ def report(
     max_size: int | None,
     embed: int,
     latest: bool,
+    source_link: str | None,
 ) -> None:
     """Write a ticket: one HTML file, which opens without a network, markdown, or a zip archive."""
     from stepscope.viewer.report.ticket import gather
@@ -90,7 +100,8 @@ def report(
     progress = _Progress()
     with progress, open_trace(chosen(trace, latest)) as opened:
         _refuse_log(opened, out)
-        ticket = gather(opened, redact=redact, keep=keep or frozenset(), note=text, say=progress.say)
+        kept = keep or frozenset()
+        ticket = gather(opened, redact=redact, keep=kept, note=text, source_link=source_link, say=progress.say)
         data = _made(ticket, form, max_size, embed, progress)
         progress.clear()
         _write(out, data)

@@ -96,6 +96,9 @@ RULES_OF: Mapping[tuple[str, str], Rule] = {
     ("ToolErrorRow", "text"): Rule("text", (proofs.tool_error,)),
     ("ToolErrorRow", "where"): Rule("text", (proofs.tool_place,)),
     ("source", "function"): FUNCTION,
+    **{
+        (owner, name): SENTENCE for owner in ("steps", "SummarySteps") for name in ("found_by", "doubt", "data_workers")
+    },
     ("SourceLine", "code"): Rule("line", kind="source"),
     ("Problem", "text"): TEXT,
     **{("Machine", name): _MACHINE for name in Machine.__dataclass_fields__},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 
 from stepscope.viewer.redaction import common_words
@@ -35,13 +35,13 @@ class Secrets:
         if [text] != words and is_telling(text):
             self.wholes.setdefault(" ".join(text.split()), kind)
 
-    def kind_of(self, word: str) -> str | None:
-        """Return the kind of the secret that `word` is or holds, or None."""
-        if word in self.words:
+    def kind_of(self, word: str, shown: Collection[str] = ()) -> str | None:
+        """Return the kind of the secret that `word` is or holds, or None. Words in `shown` are no secrets."""
+        if word in self.words and word not in shown:
             return self.words[word]
         if len(word) <= LEAST_INSIDE:
             return None
-        return next((self.words[secret] for secret in self._inside if secret in word), None)
+        return next((self.words[secret] for secret in self._inside if secret in word and secret not in shown), None)
 
     def replaced(self, text: str, placeholder: Callable[[str, str], str]) -> str:
         """Return `text` with a placeholder, of the kind and the string, for each secret in it."""

@@ -9,6 +9,8 @@ from html import unescape
 from urllib.parse import parse_qsl, urlencode
 
 _LINK = re.compile(r'(<a\b[^<>]*?) href="([^"]*)"')
+_EXTERNAL = re.compile(r"[a-z][a-z-]*://")
+"""A link to a line of source in an editor or a repository, which the user asked for."""
 _ID = re.compile(r'<[^<>]* id="([^"]*)"')
 _ROUTE = re.compile(r'data-route="([^"]*)"')
 _CURVE = ("site", "argument", "item", "part", "moment")
@@ -36,6 +38,8 @@ def without_dead_links(html: str, code_lines: Mapping[int, int]) -> str:
     ids = Counter(unescape(found) for found in _ID.findall(body))
 
     def living(href: str) -> str | None:
+        if _EXTERNAL.match(href):
+            return href
         if href.startswith("#") and not href.startswith("#/"):
             return href if ids[href[1:]] == 1 else None
         address, _, place = href.removeprefix("#").partition("#")

@@ -79,22 +79,28 @@ def _finding(row: Finding) -> str:
     if row.source is not None:
         lines.append(f"  at {_place(row.source)}")
     lines += [f"  - {code(line)}" for line in row.proof]
-    parts = evidence_parts(row)
+    return "\n".join(lines) + f"\n\n{_folded_evidence(row)}\n"
+
+
+def _folded_evidence(row: Finding) -> str:
+    """Return the evidence and the rule in a section that folds."""
+    lines, parts = [], evidence_parts(row)
     for name, value in parts.facts.items():
-        lines.append(f"  - {prose(evidence_label(name, value))}: {code(evidence_text(value, name))}")
+        lines.append(f"- {prose(evidence_label(name, value))}: {code(evidence_text(value, name))}")
     for name, rows in parts.tables.items():
-        lines.append(f"  - {prose(evidence_label(name, rows))}:")
-        lines += [f"    - {_row(item)}" for item in rows[:_MOST_IN_TABLE]]
+        lines.append(f"- {prose(evidence_label(name, rows))}:")
+        lines += [f"  - {_row(item)}" for item in rows[:_MOST_IN_TABLE]]
         if len(rows) > _MOST_IN_TABLE:
-            lines.append(f"    - … and {len(rows) - _MOST_IN_TABLE:,} more")
-    return _bounded(lines) + (f"\n  - rule: {prose(row.rule)}" if row.rule else "")
+            lines.append(f"  - … and {len(rows) - _MOST_IN_TABLE:,} more")
+    rule = f"\n- rule: {prose(row.rule)}" if row.rule else ""
+    return folded("evidence and rule", _bounded(lines) + rule)
 
 
 def _bounded(lines: Sequence[str]) -> str:
     kept: list[str] = []
     for number, line in enumerate(lines):
         if number and sum(map(len, kept)) + len(line) > _MOST_IN_FINDING:
-            kept.append(f"  - … and {len(lines) - number:,} more lines of evidence")
+            kept.append(f"- … and {len(lines) - number:,} more lines of evidence")
             break
         kept.append(line)
     return "\n".join(kept)

@@ -50,6 +50,8 @@ class Ticket:
     answer: dict[str, Any]
     """The answer of `stepscope summary --json`."""
     note: str | None = None
+    source_link: str | None = None
+    """Template of the addresses of source lines, which `source_links.checked` accepts."""
     redaction: Redaction | None = None
     left_out: list[str] = field(default_factory=list)
     """What was left out to respect a maximum size."""
@@ -71,14 +73,15 @@ def gather(
     redact: bool = False,
     keep: frozenset[str] = frozenset(),
     note: str | None = None,
+    source_link: str | None = None,
     say: Say = silent,
 ) -> Ticket:
     """Collect the contents of a ticket. With `redact`, the ticket holds only texts that provably come from no program,
-    file or machine, those of the kinds `keep`, and no note."""
+    file or machine, those of the kinds `keep`, no note and no links to source."""
     say("collecting the findings and the pages")
     contents, answer = collect(trace), summary(trace)
     if not redact:
-        return Ticket(trace, contents, answer, note)
+        return Ticket(trace, contents, answer, note, source_link)
     say("removing what the program, its files and its machine named")
     texts = {kind: found for kind, found in log_texts(trace).items() if kind not in keep}
     redactor = Redactor(keep, Secrets(texts))
@@ -90,7 +93,8 @@ def gather(
     counts = {kind: len(redactor.removed.get(kind, ())) for kind in removed}
     for kind in ("user", "host"):
         counts[kind] = sum(any(name in text for text in gone) for name in removed.get(kind, ()))
-    return Ticket(trace, contents, answer, None, Redaction(keep, counts, Secrets(removed), redactor.shown))
+    redaction = Redaction(keep, counts, Secrets(removed), redactor.shown)
+    return Ticket(trace, contents, answer, redaction=redaction)
 
 
 def collect(trace: Trace) -> Contents:

@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from stepscope.viewer.graphs.queries.source_folder import source_folder
 from stepscope.viewer.ingest.report_logs import HEAD
 from stepscope.viewer.report.facts import ticket_facts
 from stepscope.viewer.report.links import without_dead_links
@@ -17,6 +18,7 @@ from stepscope.viewer.report.packed_logs import PackedFile, packed_logs
 from stepscope.viewer.report.ticket import Ticket, gather
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import to_json
+from stepscope.viewer.text.source_links import SourceLinks
 from stepscope.viewer.web import assets, registry, render
 from stepscope.viewer.web.frame import frame
 
@@ -31,12 +33,18 @@ def scripts() -> list[str]:
 
 
 def render_report(
-    trace: Trace, *, redact: bool = False, note: str | None = None, keep: frozenset[str] = frozenset()
+    trace: Trace,
+    *,
+    redact: bool = False,
+    note: str | None = None,
+    keep: frozenset[str] = frozenset(),
+    source_link: str | None = None,
 ) -> str:
     """Return the text of the file, with `note` on its first page, and without the log.
 
+    Lines of model source link to `source_link`, a template that `source_links.checked` accepts.
     With `redact`, the file contains only texts that provably come from no program, file or machine, and no note."""
-    return render_ticket(gather(trace, redact=redact, note=note, keep=keep))
+    return render_ticket(gather(trace, redact=redact, note=note, keep=keep, source_link=source_link))
 
 
 def embedded_logs(ticket: Ticket, most_bytes: int) -> list[PackedFile]:
@@ -54,24 +62,26 @@ def render_ticket(ticket: Ticket, logs: Sequence[PackedFile] = ()) -> str:
     contents.left_out = list(dict.fromkeys(contents.left_out))  # a second rendering says the same again
     names = scripts()
     template = render.environment(root="#", redacted=redaction is not None).get_template("report/page.html")
-    html = template.render(
-        contents=SimpleNamespace(**vars(contents), **contents.shown),
-        facts=ticket_facts(contents.overview.runs),
-        redaction=redaction,
-        removed_for_size=ticket.left_out,
-        logs=logs,
-        generator=Markup(HEAD.decode()),
-        note=ticket.note,
-        frame=frame(contents.overview),
-        section="Overview",
-        summary=ticket.answer,
-        css=Markup(assets.content(assets.SHEET).decode()),
-        theme=Markup(assets.content("js/core/theme.js").decode()),
-        rooms=[capability.folder for capability in registry.in_report()],
-        scripts=names,
-        imports=assets.inlined_import_map(*names),
-        packed=packed(data),
-    )
+    source = SourceLinks(ticket.source_link, source_folder(ticket.trace)) if ticket.source_link else None
+    with render.linking_source(source):
+        html = template.render(
+            contents=SimpleNamespace(**vars(contents), **contents.shown),
+            facts=ticket_facts(contents.overview.runs),
+            redaction=redaction,
+            removed_for_size=ticket.left_out,
+            logs=logs,
+            generator=Markup(HEAD.decode()),
+            note=ticket.note,
+            frame=frame(contents.overview),
+            section="Overview",
+            summary=ticket.answer,
+            css=Markup(assets.content(assets.SHEET).decode()),
+            theme=Markup(assets.content("js/core/theme.js").decode()),
+            rooms=[capability.folder for capability in registry.in_report()],
+            scripts=names,
+            imports=assets.inlined_import_map(*names),
+            packed=packed(data),
+        )
     html = without_dead_links(html, {graph: len(lines) for graph, lines in data.get("wrappers", {}).items()})
     ticket.checked("The report", html.encode())
     return html

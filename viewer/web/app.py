@@ -8,12 +8,15 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from stepscope.viewer.errors import StepscopeError, reason_of
+from stepscope.viewer.graphs.queries.source_folder import source_folder
 from stepscope.viewer.text.formats import to_json
+from stepscope.viewer.text.source_links import EDITOR, SourceLinks
 from stepscope.viewer.web import answers, assets, registry, render
 from stepscope.viewer.web.addresses import (
     Download,
@@ -68,7 +71,8 @@ class Asked(NamedTuple):
 class App:
     """The application for one trace; the modules of other pages are imported soon after the first page."""
 
-    def __init__(self, current: Current) -> None:
+    def __init__(self, current: Current, source_link: str = EDITOR) -> None:
+        self._source_link = source_link
         self.import_map = to_json(assets.served_import_map())
         self._current = current
         self._threads = ThreadPoolExecutor(MOST_THREADS, "answer")
@@ -128,7 +132,13 @@ class App:
             with failures() as failed:
                 built = page.build(reading.trace, request)
             context = {**render.context_of(built), "not_shown": failed}
-            return answers.html(render.page(reading, page.template, page.section, context, self.import_map))
+            links = self._links(reading.trace)
+            return answers.html(render.page(reading, page.template, page.section, context, self.import_map, links))
+
+    def _links(self, trace: Trace) -> SourceLinks:
+        """Return how pages of `trace` link to lines of model source."""
+        links = SourceLinks(self._source_link)
+        return replace(links, folder=source_folder(trace)) if links.is_repository else links
 
     def _twin(self, asked: Asked) -> Answer:
         found = match(asked.path, registry.twins())
@@ -174,7 +184,7 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile("".join(f"(?P<{part}>[^/]+)" if i % 2 else re.escape(part) for i, part in enumerate(parts)))
 
 
-def create_app(trace: Trace | Current) -> RequestGuard:
+def create_app(trace: Trace | Current, source_link: str = EDITOR) -> RequestGuard:
     """Return the application with the pages of a trace and their JSON twins."""
-    app = App(trace if isinstance(trace, Current) else Current(trace))
+    app = App(trace if isinstance(trace, Current) else Current(trace), source_link)
     return RequestGuard(app, security_headers(app.import_map))

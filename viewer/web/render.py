@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from stepscope.viewer.ingest.sources import cache_dir
 from stepscope.viewer.text import formats
 from stepscope.viewer.text.formats import format_bytes, format_count, format_ns, to_json
 from stepscope.viewer.text.highlight import Language, highlight
+from stepscope.viewer.text.source_links import SourceLinks
 from stepscope.viewer.web import assets, registry
 from stepscope.viewer.web.addresses import compile_slug, query_text, slug
 from stepscope.viewer.web.frame import rank_of, run_name
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from stepscope.viewer.web.follow import Reading
 
 
+_SOURCE_LINKS: ContextVar[SourceLinks | None] = ContextVar("source_links", default=None)
+"""How the page that is being rendered links to lines of model source; None if it does not."""
 _SHOWN = Markup('<span title="{}" data-{}="{}">{}</span>')
 """An amount with its exact value, also for scripts that sort, add and copy tables."""
 
@@ -62,6 +67,21 @@ def code_html(text: str, language: Language, id_prefix: str = "L", first: int = 
             f"<code>{''.join(pieces)}\n</code></span>"
         )
     return Markup('<pre class="code" tabindex="0">{}</pre>').format(Markup("".join(out)))
+
+
+@contextmanager
+def linking_source(links: SourceLinks | None) -> Iterator[None]:
+    """Let templates that are rendered meanwhile link to lines of model source."""
+    token = _SOURCE_LINKS.set(links)
+    try:
+        yield
+    finally:
+        _SOURCE_LINKS.reset(token)
+
+
+def source_href(file: str | None, line: int | None) -> str | None:
+    links = _SOURCE_LINKS.get()
+    return links.href(file, line) if links else None
 
 
 @cache
@@ -108,7 +128,13 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         query=query_text,
         pretty=pretty,
     )
-    env.globals.update(root=root, redacted=redacted, navigation=registry.navigation())
+    env.globals.update(
+        root=root,
+        redacted=redacted,
+        navigation=registry.navigation(),
+        source_links=_SOURCE_LINKS.get,
+        source_href=source_href,
+    )
     for module in registry.filters():
         env.filters.update(module.FILTERS)
         env.globals.update(module.GLOBALS)
@@ -120,17 +146,25 @@ def context_of(page: Any) -> dict[str, Any]:
     return {field.name: getattr(page, field.name) for field in fields(page)}
 
 
-def page(reading: Reading, template: str, section: str, context: dict[str, Any], import_map: str) -> str:
+def page(
+    reading: Reading,
+    template: str,
+    section: str,
+    context: dict[str, Any],
+    import_map: str,
+    links: SourceLinks | None = None,
+) -> str:
     """Return the HTML of a served page within its frame."""
-    return (
-        environment()
-        .get_template(template)
-        .render(
-            **context,
-            context={name: value for name, value in context.items() if name != "not_shown"},
-            frame=reading.frame,
-            notices=reading.trace.notices,
-            section=section,
-            import_map=Markup(import_map),
+    with linking_source(links):
+        return (
+            environment()
+            .get_template(template)
+            .render(
+                **context,
+                context={name: value for name, value in context.items() if name != "not_shown"},
+                frame=reading.frame,
+                notices=reading.trace.notices,
+                section=section,
+                import_map=Markup(import_map),
+            )
         )
-    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.text.source_links import EDITOR
 
 if TYPE_CHECKING:
     import uvicorn
@@ -21,7 +22,7 @@ HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
 
 
-def serve(trace: Trace | Current, port: int = DEFAULT_PORT) -> None:
+def serve(trace: Trace | Current, port: int = DEFAULT_PORT, source_link: str = EDITOR) -> None:
     """Serve the trace; a free port is used for `port` 0, and if the default port is taken."""
     import uvicorn
 
@@ -33,7 +34,7 @@ def serve(trace: Trace | Current, port: int = DEFAULT_PORT) -> None:
         click.echo(
             f"To open it from another machine, run there: ssh -L {number}:{HOST}:{number} {socket.gethostname()}"
         )
-        uvicorn.Server(configure(create_app(trace))).run(sockets=[bound])
+        uvicorn.Server(configure(create_app(trace, source_link))).run(sockets=[bound])
 
 
 def warm() -> None:

@@ -3,6 +3,7 @@ import { codeBlock } from "#js/core/code.js";
 import { copy } from "#js/core/copy.js";
 import { h, known } from "#js/core/dom.js";
 import { basename, exactBytes, formatBytes, formatCount, formatNs, launchText, plural, slugOf } from "#js/core/format.js";
+import { sourceLink } from "#js/core/source.js";
 import { lastWords } from "#js/crash/last_words.js";
 import { argumentTable, otherArguments } from "#js/steps/panel_arguments.js";
 import { byHealth } from "#js/steps/panel_order.js";
@@ -118,7 +119,7 @@ function modelSource(stacks) {
 
 function stackOf(stack) {
   const line = ({ file, line, function: name, code, as_compiled: asCompiled = null }) => [
-    h("div", { class: "place", title: `${file}:${line}` }, `${basename(file)}:${line}`, h("span", { class: "dim" }, ` ${name}`)),
+    h("div", { class: "place", title: `${file}:${line}` }, `${basename(file)}:${line}`, sourceLink(file, line), h("span", { class: "dim" }, ` ${name}`)),
     asCompiled === null ? null : h("div", { class: "as-compiled" }, asCompiled),
     h("code", {}, code),
   ];
