@@ -78,7 +78,7 @@ def _asked(question: Callable[[], T]) -> T | None:
 
 
 def _system() -> str:
-    if sys.platform == "linux":
+    if platform.system() == "Linux":
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     return f"{platform.system()} {platform.mac_ver()[0] or platform.version()}"
 

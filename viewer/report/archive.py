@@ -12,7 +12,6 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.report.fit import rendered
 from stepscope.viewer.report.markdown import render_markdown
 from stepscope.viewer.report.ticket import Say, Ticket, silent
-from stepscope.viewer.text.formats import format_bytes
 
 _TIME = (1980, 1, 1, 0, 0, 0)
 """Time of every member, so that equal contents give equal archives."""

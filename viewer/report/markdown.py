@@ -63,14 +63,17 @@ def _sections(ticket: Ticket) -> Iterator[Section]:
     yield Section("the heading", "### Concluded\nBy the rules beside the findings, from what was measured.", 0)
     if not overview.findings:
         yield Section("the findings", "No findings.", 0)
+    ruled = {""}
     for number, finding in enumerate(overview.findings[:MOST_FINDINGS], 1):
-        yield Section(f"finding {number}", _finding(finding), 2 + (number > 3) * (20 + number))
+        rule = "" if finding.rule in ruled else f"\n  - rule: {prose(finding.rule)}"
+        ruled.add(finding.rule)
+        yield Section(f"finding {number}", _finding(finding) + rule, 2 + (number > 3) * (20 + number))
     if len(overview.findings) > MOST_FINDINGS:
         rest = len(overview.findings) - MOST_FINDINGS
         yield Section("the number of findings", f"… and {rest:,} more findings.", 0)
     yield Section("the heading", "### Measured", 0)
-    yield Section("the tables of steps, graphs and compiles", _measured(ticket), 10)
     yield from _facts(ticket)
+    yield Section("the tables of steps, graphs and compiles", _measured(ticket), 10)
     yield from _code(ticket)
 
 
@@ -88,7 +91,7 @@ def _finding(row: Finding) -> str:
         lines += [f"    - {_row(item)}" for item in rows[:_MOST_IN_TABLE]]
         if len(rows) > _MOST_IN_TABLE:
             lines.append(f"    - … and {len(rows) - _MOST_IN_TABLE:,} more")
-    return _bounded(lines) + (f"\n  - rule: {prose(row.rule)}" if row.rule else "")
+    return _bounded(lines)
 
 
 def _bounded(lines: Sequence[str]) -> str:
