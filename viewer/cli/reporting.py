@@ -140,9 +140,7 @@ def _made(ticket: Ticket, form: str | None, max_size: int | None, embed: int, pr
 def _tell(ticket: Ticket, out: Path, data: bytes, has_log: bool) -> None:
     click.echo(f"report: {out} ({len(data) / 1000:,.0f} kB)")
     if has_log:
-        note(
-            f"stepscope: the report holds the packed log, which contains source code; `stepscope serve {out}` opens it."
-        )
+        note(f"stepscope: it holds the packed log, which contains source code; `stepscope serve {out}` opens it.")
     if ticket.redaction is not None:
         note(f"stepscope: {ticket.redaction.sentence}")
         if out.suffix == ".zip":

@@ -97,8 +97,7 @@ class Redactor(Placeholders):
         if key == "packages":
             return {name: self.text(one, rules.VERSION) for name, one in value.items() if proofs.package(name)}
         if (gone := self._dropped(key, value)) is not None:
-            emptied: dict[Any, Any] = gone[0]
-            return emptied
+            return dict(gone[0])
         return {
             self._key(name, key): self.redact(one, key if isinstance(name, int) else str(name), key)
             for name, one in value.items()

@@ -64,10 +64,13 @@ RULES: Mapping[str, Rule] = {
     **_rules(Rule("text", (proofs.symptom, _own), "texts"), "symptom ended signal device_error"),
     **_rules(
         OWN,
-        "severity kind status level role held unseen moment event state by cache encoding expected_by found_by part "
+        "severity kind status level role held unseen moment event state by cache encoding expected_by part "
         "phase purpose aspect basis title reason reasons shown_as statistic classes health format writer",
     ),
-    **_rules(SENTENCE, "what why missing notes remark verdict skipped not_recorded left_out as_compiled"),
+    **_rules(
+        SENTENCE,
+        "what why missing notes remark verdict skipped not_recorded left_out as_compiled found_by doubt data_workers",
+    ),
     **_rules(GUARD, "recompile_reason recompile_reasons"),
     **_rules(TEXT, "graph_break_reason failure holders pass_name"),
     **_rules(Rule("setting", kind="environment"), "config asked argv environment variables"),

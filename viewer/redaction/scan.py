@@ -22,6 +22,8 @@ _PACKED = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 _JSON_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _LETTER_ESCAPE = re.compile(r"\\[nrtbf]")
 _MARKDOWN_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+_IN_FILE = re.compile(r"(?<![\\\w])\w{4,}")
+"""A word that does not begin within an escape."""
 _TAG = re.compile(r"<[^<>]*>")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){8,}")
 _DEEPEST = 4
@@ -43,7 +45,7 @@ def check(name: str, data: bytes, secrets: Secrets, shown: Collection[str], trac
 def leftover(data: bytes, secrets: Secrets, shown: Collection[str], trace: Trace) -> str | None:
     """Return what kind of text is left in the file, or None."""
     texts = [*_unfolded(data)]
-    words = {word for text in texts for word in WORD.findall(text)}
+    words = {word for text in texts for word in _IN_FILE.findall(text)}
     known = {word for text in shown for word in WORD.findall(text)}
     strange = sorted(word for word in words - known if is_distinctive(word))
     for word in strange:

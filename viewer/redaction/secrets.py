@@ -12,12 +12,14 @@ WORD = re.compile(r"\w{4,}")
 LEAST_INSIDE = 6
 """Minimum number of characters of a word that is also looked for within other words."""
 _LEAST_LETTERS = 16
+_NOTHING: Mapping[str, set[str]] = {}
 
 
 class Secrets:
     """Strings that were to go, by kind: the distinctive words among them, and the texts that only a whole tells."""
 
-    def __init__(self, texts: Mapping[str, set[str]]) -> None:
+    def __init__(self, texts: Mapping[str, set[str]], only_words: Mapping[str, set[str]] = _NOTHING) -> None:
+        """Take the texts, and of `only_words` the distinctive words alone: some of these are sentences of stepscope."""
         self.words: dict[str, str] = {}
         """Kind of each distinctive word."""
         self.wholes: dict[str, str] = {}
@@ -25,14 +27,20 @@ class Secrets:
         for kind, found in texts.items():
             for text in found:
                 self._add(kind, text)
+        for kind, found in only_words.items():
+            for text in found:
+                self._add_words(kind, text)
         self._inside = [word for word in self.words if is_distinctive_inside(word)]
 
-    def _add(self, kind: str, text: str) -> None:
+    def _add_words(self, kind: str, text: str) -> list[str]:
         words = WORD.findall(text)
         for word in words:
             if is_distinctive(word):
                 self.words.setdefault(word, kind)
-        if [text] != words and is_telling(text):
+        return words
+
+    def _add(self, kind: str, text: str) -> None:
+        if [text] != self._add_words(kind, text) and is_telling(text):
             self.wholes.setdefault(" ".join(text.split()), kind)
 
     def kind_of(self, word: str, shown: Collection[str] = ()) -> str | None:

@@ -63,26 +63,29 @@ def _sections(ticket: Ticket) -> Iterator[Section]:
     yield Section("the heading", "### Concluded\nBy the rules beside the findings, from what was measured.", 0)
     if not overview.findings:
         yield Section("the findings", "No findings.", 0)
+    ruled = {""}
     for number, finding in enumerate(overview.findings[:MOST_FINDINGS], 1):
-        yield Section(f"finding {number}", _finding(finding), 2 + (number > 3) * (20 + number))
+        told = _finding(finding, "" if finding.rule in ruled else finding.rule)
+        ruled.add(finding.rule)
+        yield Section(f"finding {number}", told, 2 + (number > 3) * (20 + number))
     if len(overview.findings) > MOST_FINDINGS:
         rest = len(overview.findings) - MOST_FINDINGS
         yield Section("the number of findings", f"… and {rest:,} more findings.", 0)
     yield Section("the heading", "### Measured", 0)
-    yield Section("the tables of steps, graphs and compiles", _measured(ticket), 10)
     yield from _facts(ticket)
+    yield Section("the tables of steps, graphs and compiles", _measured(ticket), 10)
     yield from _code(ticket)
 
 
-def _finding(row: Finding) -> str:
+def _finding(row: Finding, rule: str) -> str:
     lines = [f"- {SEVERITY_SIGNS[row.severity]} **{prose(row.title)}**"]
     if row.source is not None:
         lines.append(f"  at {_place(row.source)}")
     lines += [f"  - {code(line)}" for line in row.proof]
-    return "\n".join(lines) + f"\n\n{_folded_evidence(row)}\n"
+    return "\n".join(lines) + f"\n\n{_folded_evidence(row, rule)}\n"
 
 
-def _folded_evidence(row: Finding) -> str:
+def _folded_evidence(row: Finding, rule: str) -> str:
     """Return the evidence and the rule in a section that folds."""
     lines, parts = [], evidence_parts(row)
     for name, value in parts.facts.items():
@@ -92,8 +95,9 @@ def _folded_evidence(row: Finding) -> str:
         lines += [f"  - {_row(item)}" for item in rows[:_MOST_IN_TABLE]]
         if len(rows) > _MOST_IN_TABLE:
             lines.append(f"  - … and {len(rows) - _MOST_IN_TABLE:,} more")
-    rule = f"\n- rule: {prose(row.rule)}" if row.rule else ""
-    return folded("evidence and rule", _bounded(lines) + rule)
+    if not rule:
+        return folded("evidence", _bounded(lines))
+    return folded("evidence and rule", f"{_bounded(lines)}\n- rule: {prose(rule)}")
 
 
 def _bounded(lines: Sequence[str]) -> str:

@@ -93,7 +93,7 @@ def gather(
     counts = {kind: len(redactor.removed.get(kind, ())) for kind in removed}
     for kind in ("user", "host"):
         counts[kind] = sum(any(name in text for text in gone) for name in removed.get(kind, ()))
-    redaction = Redaction(keep, counts, Secrets(removed), redactor.shown)
+    redaction = Redaction(keep, counts, Secrets(texts, removed), redactor.shown)
     return Ticket(trace, contents, answer, redaction=redaction)
 
 
