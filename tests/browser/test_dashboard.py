@@ -59,7 +59,8 @@ def test_click_on_the_timeline_opens_a_launch(visit: Visit, address: str) -> Non
     page.goto(f"{address}/steps/1?log=0")
     lane = page.evaluate(
         """async () => {
-            const { layout, prepare } = await import("#js/steps/timeline_model.js");
+            const { layout } = await import("#js/steps/timeline_lanes.js");
+            const { prepare } = await import("#js/steps/timeline_model.js");
             const { xOf } = await import("#js/core/chart_draw.js");
             const { timeline } = JSON.parse(document.getElementById("step-data").textContent);
             const { lanes } = layout(timeline);

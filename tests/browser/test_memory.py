@@ -136,7 +136,8 @@ def test_timeline_reads_live_bytes(visit: Visit, memory_address: str) -> None:
     assert box
     page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] - 30)
     tip = page.locator(".timeline-box .tip")
-    expect(tip).to_contain_text("allocated by compiled calls")
+    for part in ("inputs and parameters", "saved for a backward call", "outputs and others that outlive their call"):
+        expect(tip).to_contain_text(part)
 
 
 def test_recompute_page_draws_its_curves(visit: Visit, memory_address: str) -> None:

@@ -2,9 +2,10 @@
 import { basename } from "#js/core/format.js";
 import { inView } from "#js/core/chart_model.js";
 
-/** Returns the area that a text of the address, "START-END" in ns, stands for, or null. */
-export function parseArea(text) {
-  const [start, end] = (/^(\d+)-(\d+)$/.exec(text ?? "") ?? []).slice(1).map(Number);
+/** Returns the part inside the bounds of the area that "START-END" in ns stands for, or null if there is none. */
+export function parseArea(text, bounds) {
+  const [first, last] = (/^(\d+)-(\d+)$/.exec(text ?? "") ?? []).slice(1).map(Number);
+  const [start, end] = [Math.max(first, bounds.start), Math.min(last, bounds.end)];
   return start < end ? { start, end } : null;
 }
 

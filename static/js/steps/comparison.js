@@ -48,7 +48,7 @@ function sentence(view, step, option, own, theirs, href) {
 }
 
 function reasons({ sum, named, launches }, difference) {
-  const names = named.flatMap(({ name, difference: part }, index) => [index ? ", " : "", h("code", {}, name), ` ${signed(part)}`]);
+  const names = named.flatMap(({ name, difference: part }, index) => [index ? ", " : "", h("code", { title: name }, name), ` ${signed(part)}`]);
   const count = launches ? ` and ${plural(Math.abs(launches), `${launches > 0 ? "more" : "fewer"} launch`)}` : "";
   return [
     ` Launches: ${signed(sum)}${count}`,

@@ -10,7 +10,6 @@ export class OtherStep {
     /** A time of this step on the clock of the log is that time plus the offset in the other step. */
     this.offset = Math.round(timeline.start_ns - origin - this.shift);
     this.whole = this.data = moved(data, this.shift);
-    this.pairs = whole.binned || data.binned ? null : pairs(whole, this.whole);
   }
 
   /** Shows the timeline of a window. */
@@ -30,9 +29,11 @@ export class OtherStep {
     return missingWindow(this.in(view), shown, this.whole);
   }
 
-  /** Returns the launch of this step that corresponds to one of the other step, or null. */
-  partner(launch) {
-    return this.pairs?.get(launch) ?? null;
+  /** Returns the launch in `own`, the data of this step, that corresponds to a launch of the other step, or null. */
+  partner(launch, own) {
+    if (own.binned || this.whole.binned) return null;
+    if (this.pairedWith !== own) Object.assign(this, { pairedWith: own, pairs: pairs(own, this.whole) });
+    return this.pairs.get(launch) ?? null;
   }
 }
 

@@ -3,16 +3,15 @@ import { GUTTER, xOf } from "#js/core/chart_draw.js";
 import { pick, reveal } from "#js/core/chart_model.js";
 import { AreaChart } from "#js/core/chart_area.js";
 import { debounce, h } from "#js/core/dom.js";
-import { formatNs, plural } from "#js/core/format.js";
 import { NAMES } from "#js/core/health.js";
 import { drawTimeline, timelineColours } from "#js/steps/timeline_draw.js";
 import { layout } from "#js/steps/timeline_lanes.js";
+import { launchLines, markLines, otherLines, spanLines } from "#js/steps/timeline_lines.js";
 import { LiveLane } from "#js/steps/timeline_live.js";
 import { intervalsOf, marksIn, missingWindow, prepare } from "#js/steps/timeline_model.js";
 
 const ARRANGE_MS = 200;
 const MARK_PX = 9;
-const MOST_TITLES = 3;
 
 export class TimelineView extends AreaChart {
   margin = 0.08;
@@ -47,8 +46,11 @@ export class TimelineView extends AreaChart {
     const { lanes, height } = layout(this.timeline, {
       spans: shown(this.data.spans), calls: shown(this.data.calls), hasMemory: this.live !== null, pins: this.pins, other: this.other,
     });
+    if (JSON.stringify(lanes) === JSON.stringify(this.rows)) return;
     Object.assign(this, { rows: lanes, rowsHeight: height });
+    const focused = this.gutter.contains(document.activeElement) ? document.activeElement.dataset.lane : null;
     this.gutter.replaceChildren(...lanes.filter(({ name }) => name).map((lane) => this.nameOf(lane)));
+    this.gutter.querySelector(`[data-lane="${focused}"]`)?.focus({ preventScroll: true });
     this.box.querySelector(".spacer")?.setAttribute("height", height);
     if (this.width) this.resize();
     this.draw();
@@ -64,7 +66,6 @@ export class TimelineView extends AreaChart {
   pin(keys) {
     this.pins = keys;
     this.arrange();
-    this.box.querySelector(`[data-lane="${keys.at(-1)}"]`)?.focus({ preventScroll: true });
   }
 
   /** Shows another step below this one, an OtherStep or null; `fetchWindow` fetches its windows by times of its log. */
@@ -72,6 +73,7 @@ export class TimelineView extends AreaChart {
     this.other = other;
     this.fetchOtherWindow = other && fetchWindow && ((start, end, width) => fetchWindow(start + other.offset, end + other.offset, width));
     this.arrange();
+    this.draw();
     this.fetchSoon();
   }
 
@@ -175,37 +177,9 @@ export class TimelineView extends AreaChart {
     const { kind } = found.lane;
     if (kind === "memory") return this.live.lines(found.ns);
     if (kind === "mark") return markLines(found.marks);
-    if (kind === "other") return otherLines(found, this.other);
+    if (kind === "other") return otherLines(found, this.other, this.whole);
     const lines = this.opens(found) ? launchLines(found) : spanLines(found);
     if (kind === "health") lines.push(`worst output: ${NAMES[found.health]}`);
     return lines;
   }
-}
-
-function markLines(marks) {
-  const titles = marks.slice(0, MOST_TITLES).map(({ sign, title }) => `${sign} ${title}`);
-  return marks.length > MOST_TITLES ? [...titles, `and ${plural(marks.length - MOST_TITLES, "more finding")}`] : titles;
-}
-
-function otherLines(found, other) {
-  const lines = launchLines({ ...found, start: found.start - other.shift, end: found.end - other.shift });
-  const own = found.count === 1 && found.timed && other.partner(found.launch);
-  lines.splice(1, 0, `in step ${other.step}`);
-  if (own?.timed) lines.push(`in this step: launch ${own.launch} · ${formatNs(own.end - own.start)}`);
-  return lines;
-}
-
-function launchLines({ launch, kernel, kind, start, end, returned, timed, count }) {
-  if (returned && !timed) return [kernel, `launch ${launch} · ${kind} · time not recorded`];
-  const time = returned ? formatNs(end - start) : "did not return";
-  const at = `at ${formatNs(start)}`;
-  if (count > 1) return [`${plural(count, "launch")} in ${time}`, at, `longest: ${kernel}; zoom in for the others`];
-  return [kernel, `launch ${launch} · ${kind} · ${time} · ${at}`];
-}
-
-function spanLines({ item, start, end }) {
-  const lines = [item.graph_label ?? item.name, item.duration_ns === null ? "time not recorded" : `${formatNs(end - start)} · at ${formatNs(start)}`];
-  if (item.launches !== undefined) lines.push(`${item.function} · ${plural(item.launches, "launch")} · ${item.state}`);
-  else if (item.compile_id) lines.push(`compile ${item.compile_id}`);
-  return lines;
 }

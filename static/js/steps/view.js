@@ -165,7 +165,7 @@ export function mountStep(view, panel, timeline, source) {
     state.by = asked.get("by") in { kind: 1, line: 1 } ? asked.get("by") : "kernel";
     const pins = asked.get("pin")?.split(",") ?? [];
     if (pins.join() !== chart.pins.join()) chart.pin(pins);
-    showArea(parseArea(asked.get("area")));
+    showArea(parseArea(asked.get("area"), chart.bounds));
     compared.show(asked.get("over"));
     const [from, to] = ["from", "to"].map((name) => asked.get(name));
     chart.setView(from !== null && to !== null ? { start: Number(from), end: Number(to) } : chart.bounds);

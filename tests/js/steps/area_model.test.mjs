@@ -6,10 +6,12 @@ import { areaText, differences, grouped, parseArea, sumsOf } from "../../../stat
 const line = (number) => ({ file: "/src/model.py", line: number, function: "forward", code: `y = ${number}` });
 const site = (changes) => ({ site: 0, kernel: "mm", kind: "extern", lines: [], launches: 1, timed: 1, duration_ns: 100, device_duration_ns: null, ...changes });
 
-test("an area in the address is read back, and anything else is none", () => {
-  assert.deepEqual(parseArea("10-250"), { start: 10, end: 250 });
-  assert.equal(areaText(parseArea("10-250")), "10-250");
-  for (const text of [null, undefined, "", "250-10", "5-5", "a-b", "-5-10", "1-2-3"]) assert.equal(parseArea(text), null);
+test("an area in the address is read back, cut to the step, and anything else is none", () => {
+  const bounds = { start: 0, end: 1_000 };
+  assert.deepEqual(parseArea("10-250", bounds), { start: 10, end: 250 });
+  assert.deepEqual(parseArea("10-99999", bounds), { start: 10, end: 1_000 });
+  assert.equal(areaText(parseArea("10-250", bounds)), "10-250");
+  for (const text of [null, undefined, "", "250-10", "5-5", "a-b", "-5-10", "1-2-3", "2000-3000"]) assert.equal(parseArea(text, bounds), null);
 });
 
 test("launches are added up by kernel, by kind and by each line that they compute", () => {

@@ -25,12 +25,12 @@ test("the first launches of both steps stand below each other", () => {
 
 test("a launch has the launch of the same site and position in this step as partner", () => {
   const other = new OtherStep(timeline(1, 5_000, [100, 900, 1_500]), own, 50_000);
-  assert.deepEqual([10, 11, 12].map((launch) => other.partner(launch)?.launch ?? null), [30, 31, null]);
+  assert.deepEqual([10, 11, 12].map((launch) => other.partner(launch, own)?.launch ?? null), [30, 31, null]);
 });
 
 test("joined launches are asked for in a narrower view, and have no partners", () => {
   const other = new OtherStep(timeline(1, 5_000, [100, 900], 40), own, 50_000);
-  assert.equal(other.partner(10), null);
+  assert.equal(other.partner(10, own), null);
   assert.equal(other.missing({ start: 0, end: 10_000 }), null);
   assert.deepEqual(other.missing({ start: 2_000, end: 3_000 }), { start: 1_900, end: 3_250 });
   assert.equal(new OtherStep(timeline(1, 5_000, [100]), own, 50_000).missing({ start: 2_000, end: 3_000 }), null);
