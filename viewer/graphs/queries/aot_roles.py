@@ -69,8 +69,9 @@ class _Reader:
         kind = node.func.id
         number = _constant(given.get("idx"))
         if kind == "PlainAOTInput":
-            known = isinstance(number, int) and 0 <= number < len(self._program)
-            return self._program[number] if known else _UNKNOWN
+            if isinstance(number, int) and 0 <= number < len(self._program):
+                return self._program[number]
+            return _UNKNOWN
         if kind in ("ParamAOTInput", "BufferAOTInput"):
             target = _constant(given.get("target"))
             return ProgramName(f"self.{target}", "parameter" if kind == "ParamAOTInput" else "buffer")
