@@ -97,6 +97,18 @@ def test_two_graphs_share_one_zoom(visit: Visit, memory_address: str) -> None:
     expect(page.locator("[data-memory=right] .picture")).to_have_count(1)
 
 
+def test_a_leak_is_read_step_by_step(visit: Visit, memory_address: str) -> None:
+    page = visit.page
+    page.goto(f"{memory_address}/memory?growth=0.buf2")
+    page.locator("[data-leak] .picture").focus()
+    page.keyboard.press("Home")
+    tip = page.locator("[data-leak] .tip")
+    for part in ("end of step 0", "part of this leak 64 B", "64 B left by this step"):
+        expect(tip).to_contain_text(part, use_inner_text=True)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/steps/0?log=0")
+
+
 def test_treemap_is_walked_by_keys(visit: Visit, memory_address: str) -> None:
     page = visit.page
     page.goto(f"{memory_address}/graphs/0/memory")

@@ -169,6 +169,8 @@ class BufferDetail:
     """Start of the launch of each of `versions`, relative to the earliest."""
     kernels: list[str]
     """Kernel of each of `versions`."""
+    names: list[str]
+    """Buffer that had the memory at each of `versions`; another one after each reuse."""
     total_versions: int
     memory: list[MemoryStatementRow]
     sites: list[SiteRow]

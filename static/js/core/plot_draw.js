@@ -21,7 +21,7 @@ export function drawAxes(ctx, { colours, height, inner, scale, data }) {
     ctx.fillText(label, GUTTER - 8, y);
   }
   ctx.fillStyle = colours.muted;
-  if (data.log && data.series[0].values.includes(0)) ctx.fillText("0", GUTTER - 8, bottom);
+  if (data.log && data.series.some(({ values }) => values.includes(0))) ctx.fillText("0", GUTTER - 8, bottom);
   ctx.textAlign = "left";
   ctx.fillStyle = colours.line;
   ctx.fillRect(GUTTER, TOP, 1, bottom - TOP);
@@ -111,6 +111,8 @@ function runsOf({ view, count, inner, x, y }, { values, stepped = false }) {
       if (stepped && index === count - 1) run.push([x(index) + Math.min(RIGHT - 4, x(index) - x(index - 1) || 0), y(known[0])]);
     }
   }
+  // A step that is alone has the whole width.
+  if (stepped && count === 1 && runs[0].length) return [[[GUTTER, runs[0][0][1]], [GUTTER + inner, runs[0][0][1]]]];
   return runs.filter((run) => run.length);
 }
 

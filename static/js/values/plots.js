@@ -1,11 +1,12 @@
 // Plots of the pages about values. Served pages and reports differ only in `context`: root, remember(statistic).
-import { h } from "#js/core/dom.js";
-import { formatNs, formatValue } from "#js/core/format.js";
+import { h, svg } from "#js/core/dom.js";
+import { formatNs, formatValue, slugOf } from "#js/core/format.js";
 import { countsText } from "#js/core/health.js";
 import { Plot } from "#js/core/plot.js";
 import { logFits, rangeOf, stepLabels } from "#js/core/plot_model.js";
 import { NONFINITE, STATISTICS, vocabulary } from "#js/core/vocabulary.js";
 import { HeatMap } from "#js/values/heat.js";
+import { byOwner } from "#js/values/owners.js";
 
 const WHY = "no finite element, or not read";
 
@@ -27,7 +28,7 @@ function logSwitch(log, can, change) {
 
 function frame(box, ...tools) {
   const picture = h("div", { class: "plot" });
-  box.replaceChildren(h("div", { class: "plot-tools" }, ...tools), picture);
+  box.replaceChildren(h("div", { class: "plot-tools" }, ...tools.filter(Boolean)), picture);
   return picture;
 }
 
@@ -36,9 +37,9 @@ function marksOf(names) {
 }
 
 /** Returns the data of a plot with one value per point, in order of time. */
-function dataOf({ values, limit, steps, marks, label }, log) {
+function dataOf({ values, series = [{ values, dots: true }], limit, steps, marks, label }, log) {
   const range = rangeOf(values, { log, limit: limit?.value ?? null });
-  return { label, names: steps.map((step) => `step ${step}`), steps, series: [{ values, dots: true }], marks, limit, log, range };
+  return { label, names: steps.map((step) => `step ${step}`), steps, series, marks, limit, log, range };
 }
 
 function plotOf(box, data, lines, open) {
@@ -54,12 +55,14 @@ function exact(value, reason) {
 }
 
 function mountBuffer(box, { buffer: detail, log }, context) {
-  const { versions, steps, kernels, start_ns: starts, limit, row } = detail;
+  const { versions, steps, kernels, names, start_ns: starts, limit, row } = detail;
   const open = openAt(context, log);
   const values = versions.map((version) => version.largest);
   const fits = logFits(values);
+  const series = byOwner(values, names);
   const shown = {
     values,
+    series,
     limit: limit === null ? null : { value: limit, label: `${row.dtype} limit ${formatValue(limit)}` },
     steps,
     marks: marksOf(versions.map(({ health }) => health)),
@@ -69,7 +72,7 @@ function mountBuffer(box, { buffer: detail, log }, context) {
     const version = versions[index];
     const why = version.skipped ?? (version.at_least ? "unknown" : "no finite element");
     return [
-      ["", `${version.moment} ${kernels[index]}`],
+      ["", `${series.length > 1 ? `${names[index]} ` : ""}${version.moment} ${kernels[index]}`],
       ["step", `${steps[index]} · launch ${version.launch} · +${formatNs(starts[index])}`],
       ["largest", exact(version.largest, why)],
       ["min … max", `${formatValue(version.min)} … ${formatValue(version.max)}`],
@@ -77,7 +80,19 @@ function mountBuffer(box, { buffer: detail, log }, context) {
     ];
   };
   const tools = logSwitch(fits.can, fits.can, (log) => plot.show(dataOf(shown, log)));
-  const plot = plotOf(frame(box, tools), dataOf(shown, fits.can), lines, (index) => open(versions[index].launch, steps[index]));
+  const plot = plotOf(frame(box, ownersLegend(series, row, context), tools), dataOf(shown, fits.can), lines, (index) => open(versions[index].launch, steps[index]));
+}
+
+/** Names the buffers that had the memory in turn, each with a link; null if there was only one. */
+function ownersLegend(series, { graph }, context) {
+  if (series.length < 2) return null;
+  const items = series.map(({ name, colour }, place) => {
+    const href = `${context.root}/graphs/${graph}/buffers/${slugOf(name)}`;
+    const key = svg("svg", { width: 22, height: 8, "aria-hidden": "true" }, svg("path", { d: "M1 4h20", class: `key-${colour}` }));
+    const text = context.root ? h("span", { class: "mono" }, name) : h("a", { class: "mono", href }, name);
+    return h("span", { class: "series-key" }, key, place ? "then " : "", text, place ? " in the same memory" : "");
+  });
+  return h("div", { class: "choices series-legend" }, ...items);
 }
 
 function mountCurve(box, { curve, log }, context) {

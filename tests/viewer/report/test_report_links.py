@@ -98,7 +98,7 @@ def test_what_findings_point_to_comes_first(opened: Opened, monkeypatch: pytest.
     findings = overview(trace).findings
     assert findings
     for finding in findings:
-        assert f'data-route="{finding.page}"' in html or finding.page == "/problems"
+        assert f'data-route="{route_of(finding.page)}"' in html or finding.page == "/problems"
     assert not dead_links(html)
 
 

@@ -33,11 +33,11 @@ KEPT = 64
 # A forked process calls graphs that its parent compiled, whose records are in the parent's log.
 _GRAPH = """
     SELECT g.compile_id, g.phase, coalesce(g.output_code, (
-               SELECT min(r.record) FROM records r WHERE r.log = g.log AND r.name = $code || g.local_graph), (
+               SELECT min(r.record) FROM records r WHERE r.log = g.log AND r.name = $2 || g.local_graph), (
                SELECT min(o.output_code) FROM graphs o WHERE o.wrapper_key = g.wrapper_key)) AS code,
            [g.log, (SELECT min(o.log) FROM graphs o WHERE o.wrapper_key = g.wrapper_key AND o.log <> g.log
                     AND o.compile_id = g.compile_id AND o.output_code IS NOT NULL)] AS logs
-    FROM graphs g WHERE g.graph = $graph AND g.compile_id IS NOT NULL
+    FROM graphs g WHERE g.graph = $1 AND g.compile_id IS NOT NULL
 """
 _LOGGED = """
     SELECT record, event FROM records WHERE log = ? AND compile_id = ? AND list_contains($3, event) ORDER BY record DESC
@@ -72,7 +72,7 @@ def _named(trace: Trace, graph: int, argument: ArgumentRow) -> ArgumentRow:
 
 
 def _read(trace: Trace, graph: int) -> Mapping[str, ProgramName]:
-    facts = next(iter(sql.rows(trace, _GRAPH, {"graph": graph, "code": OUTPUT_CODE})), None)
+    facts = sql.row(trace, _GRAPH, [graph, OUTPUT_CODE])
     if facts is None or facts[2] is None:
         return {}
     compile_id, phase, code_record, logs = facts

@@ -64,6 +64,8 @@ class _Buffer:
     names: set[str] = field(default_factory=set)
     arguments: list[tuple[int, int]] = field(default_factory=list)
     """Pairs (site, argument) in the order of launch sites."""
+    owners: dict[tuple[int, int], str] = field(default_factory=dict)
+    """Buffer that has the memory at each of `arguments`: another one after each reuse."""
     sites: dict[int, str] = field(default_factory=dict)
     """Kernel of each launch site."""
     writers: list[str] = field(default_factory=list)
@@ -100,6 +102,7 @@ def buffer_detail(trace: Trace, graph: int, buffer: str, limit: int = 2000) -> B
         steps=[version.step for version in shown],
         start_ns=[(version.start_ns or first_ns) - first_ns for version in shown],
         kernels=[version.kernel or "" for version in shown],
+        names=[found.owners.get((version.site, version.argument), name) for version in shown],
         total_versions=len(all_values),
         memory=memory,
         sites=sorted(site_rows(trace, list(found.sites)), key=lambda site: order[site.site]),
@@ -112,6 +115,7 @@ def _buffers(trace: Trace, graph: int) -> dict[str, _Buffer]:
     statements = memory_statements(trace, graph)
     same = first_names(statements)
     made = {m.buffer for m in statements if m.event in _OWN_MEMORY}
+    views = {m.buffer: m.of for m in statements if m.event == "alias" and m.of is not None}
     buffers: defaultdict[str, _Buffer] = defaultdict(_Buffer)
     for site, kernel, argument, role, buffer, storage, held in sql.rows(trace, _ARGUMENTS, [graph]):
         name = str(storage or same.get(buffer, buffer))
@@ -119,6 +123,7 @@ def _buffers(trace: Trace, graph: int) -> dict[str, _Buffer]:
         first_use = not found.arguments
         found.names |= {name, buffer or name}
         found.arguments.append((site, argument))
+        found.owners[site, argument] = views.get(buffer, buffer) or name
         found.sites[site] = kernel
         if role != "out" and kernel not in found.readers:
             found.readers.append(kernel)
