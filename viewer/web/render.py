@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from stepscope.viewer.ingest.sources import cache_dir
 from stepscope.viewer.text import formats
 from stepscope.viewer.text.formats import format_bytes, format_count, format_ns, to_json
+from stepscope.viewer.text.glossary import TERMS
 from stepscope.viewer.text.highlight import Language, highlight
 from stepscope.viewer.web import assets, registry
 from stepscope.viewer.web.addresses import compile_slug, query_text, slug
@@ -107,7 +108,7 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         query=query_text,
         pretty=pretty,
     )
-    env.globals.update(root=root, redacted=redacted, navigation=registry.navigation())
+    env.globals.update(root=root, redacted=redacted, navigation=registry.navigation(), glossary=TERMS)
     for module in registry.filters():
         env.filters.update(module.FILTERS)
         env.globals.update(module.GLOBALS)
