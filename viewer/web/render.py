@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from stepscope.viewer.ingest.sources import cache_dir
 from stepscope.viewer.text import formats
 from stepscope.viewer.text.formats import format_bytes, format_count, format_ns, to_json
+from stepscope.viewer.text.glossary import TERMS
 from stepscope.viewer.text.highlight import Language, highlight
 from stepscope.viewer.text.source_links import SourceLinks
 from stepscope.viewer.web import assets, registry
@@ -132,6 +133,7 @@ def environment(root: str = "", redacted: bool = False) -> Environment:
         root=root,
         redacted=redacted,
         navigation=registry.navigation(),
+        glossary=TERMS,
         source_links=_SOURCE_LINKS.get,
         source_href=source_href,
     )
