@@ -45,20 +45,21 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Follow logs that still grow or that appear later in a folder; the pages report new records.",
 )
-def serve(trace: list[str], port: int, latest: bool, follow: bool) -> None:
+@click.option("--open", "opens_browser", is_flag=True, help="Open the dashboard in the browser.")
+def serve(trace: list[str], port: int, latest: bool, follow: bool, opens_browser: bool) -> None:
     """Browse a trace on 127.0.0.1."""
     trace = chosen(trace, latest)
     if follow:
-        _serve_growing(trace, port)
+        _serve_growing(trace, port, opens_browser)
         return
     from stepscope.viewer.store.open_in_background import open_in_background
     from stepscope.viewer.web import server
 
     with open_in_background(trace, server.warm, server.ask_first) as opened:
-        server.serve(opened, port=port)
+        server.serve(opened, port=port, opens_browser=opens_browser)
 
 
-def _serve_growing(trace: list[str], port: int) -> None:
+def _serve_growing(trace: list[str], port: int, opens_browser: bool) -> None:
     from stepscope.viewer.store.parquet.store_marker import means_store
     from stepscope.viewer.web import server
     from stepscope.viewer.web.follow import Current, Follower, open_growing
@@ -70,7 +71,7 @@ def _serve_growing(trace: list[str], port: int) -> None:
     follower = Follower(trace, current, note)
     follower.start()
     try:
-        server.serve(current, port=port)
+        server.serve(current, port=port, opens_browser=opens_browser)
     finally:
         follower.stop()
         current.close()
@@ -90,6 +91,22 @@ def summary(trace: list[str], as_json: bool, latest: bool) -> None:
             echo_json(summaries.summary(opened))
         else:
             sys.stdout.write(summaries.summary_text(opened) + "\n")
+
+
+@click.command(cls=ReadingCommand)
+@trace_argument
+@json_option
+@latest_option
+def findings(trace: list[str], as_json: bool, latest: bool) -> None:
+    """List what is wrong in a trace, most severe first."""
+    from stepscope.viewer.overview import summary as summaries
+    from stepscope.viewer.store.open import open_trace
+
+    with open_trace(chosen(trace, latest)) as opened:
+        if as_json:
+            echo_json(summaries.findings(opened))
+        else:
+            sys.stdout.write(summaries.findings_text(opened) + "\n")
 
 
 @click.command(cls=ReadingCommand)
@@ -150,7 +167,7 @@ def write_report(opened: Trace, out: Path, redact: bool, note: str | None = None
     metavar="FILE", help="Write to this file; - is standard output. chrome: a name that ends in .gz is packed."
 )
 def export(trace: list[str], to: str, table: str, record: int | None, part: str | None, out: Path | None) -> None:
-    """Write tables, the timeline or the payloads of a trace for other programs."""
+    """Write the findings, the timeline, tables or payloads of a trace for other programs."""
     from stepscope.viewer.exports.write import export as write
     from stepscope.viewer.exports.write import filled_tables
     from stepscope.viewer.store.open import open_trace

@@ -1,4 +1,5 @@
-"""The answer of `stepscope summary --json` and /summary.json, from which docs/summary.schema.json is generated.
+"""The answers of `stepscope summary --json` (also /summary.json) and `stepscope findings --json`, from which
+docs/summary.schema.json and docs/findings.schema.json are generated.
 
 Sizes are in bytes, times in ns, and unknown values are null. Fields are added over time but never renamed."""
 
@@ -70,6 +71,15 @@ class SummaryFinding:
     rule: str
     """Sentence that says how it was decided."""
     log: str | None
+
+
+@dataclass(frozen=True)
+class FindingsAnswer:
+    """The findings in a trace, and what could not be looked at."""
+
+    format: Literal["stepscope-findings/1"]
+    findings: list[SummaryFinding]
+    ingest: SummaryIngest
 
 
 @dataclass(frozen=True)
