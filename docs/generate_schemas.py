@@ -1,5 +1,6 @@
 """Writes JSON schemas (draft 2020-12) from the dataclasses that are written: docs/log.schema.json of stepscope's
-records in a log, docs/summary.schema.json of the answer of `stepscope summary --json`.
+records in a log, docs/summary.schema.json of the answer of `stepscope summary --json`, and docs/findings.schema.json of
+the answer of `stepscope findings --json`.
 
 python docs/generate_schemas.py          # write them
 python docs/generate_schemas.py --check  # exit 1 when one is not current
@@ -22,7 +23,7 @@ from stepscope.tracer.log.run_log import COMPILE_KEYS
 from stepscope.tracer.schema.constants import FORMAT_VERSION, OUTPUT_CODE
 from stepscope.tracer.schema.record import artifact_name
 from stepscope.tracer.schema.records import RECORD_TYPES
-from stepscope.viewer.overview.summary_answer import FORMAT, Summary
+from stepscope.viewer.overview.summary_answer import FindingsAnswer, Summary
 
 ROOT = Path(__file__).resolve().parents[1]
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -124,11 +125,12 @@ def log_schema() -> Schema:
     }
 
 
-def summary_schema() -> Schema:
+def answer_schema(answer: type) -> Schema:
     definitions = Definitions(written=True)
-    definitions.of(Summary)
-    whole = definitions.found.pop(Summary.__name__)
-    return {"$schema": DRAFT, "title": FORMAT, **whole, "$defs": dict(sorted(definitions.found.items()))}
+    definitions.of(answer)
+    whole = definitions.found.pop(answer.__name__)
+    (title,) = whole["properties"]["format"]["enum"]
+    return {"$schema": DRAFT, "title": title, **whole, "$defs": dict(sorted(definitions.found.items()))}
 
 
 def _either(schemas: Iterable[Schema]) -> Schema:
@@ -156,7 +158,11 @@ def _plain(text: str) -> str:
 
 
 def render() -> dict[Path, str]:
-    made = {"log.schema.json": log_schema(), "summary.schema.json": summary_schema()}
+    made = {
+        "log.schema.json": log_schema(),
+        "summary.schema.json": answer_schema(Summary),
+        "findings.schema.json": answer_schema(FindingsAnswer),
+    }
     return {ROOT / "docs" / name: json.dumps(schema, indent=1) + "\n" for name, schema in made.items()}
 
 

@@ -126,10 +126,32 @@ def test_the_programs_own_exit_code_comes_back(tmp_path: Path) -> None:
     assert stepscope("run", "--", "-c", "raise SystemExit(5)", cwd=tmp_path).returncode == 5
     nothing = stepscope("run", "--", "-c", "print('hello')", cwd=tmp_path)
     assert nothing.stdout == "hello\n"
-    assert "no log was written" in nothing.stderr
     missing = stepscope("run", "--", "no-such-program", cwd=tmp_path)
     assert missing.returncode == 2
     assert "no-such-program" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("import torch; raise SystemExit(3)", "the program ended with code 3 before anything was compiled"),
+        ("import os, torch; os.kill(os.getpid(), 9)", "SIGKILL ended the program before anything was compiled"),
+        ("import torch", "the program compiled nothing"),
+        ("", "the program did not import torch, or stepscope is not installed for its Python"),
+        (
+            "raise SystemExit(1)",
+            "the program ended with code 1 before it had imported torch, or stepscope is not installed for its Python",
+        ),
+    ],
+)
+def test_a_run_without_a_log_says_why(tmp_path: Path, program: str, why: str) -> None:
+    said = stepscope("run", "--", "-c", program, cwd=tmp_path, alone=True)
+    assert said.stderr.splitlines()[-1] == f"stepscope: no log was written: {why}"
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    said = stepscope("run", "--", "-c", program, cwd=tmp_path, env=environment)
+    assert said.stderr.splitlines()[-1].endswith(
+        "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps `import torch` from starting it"
+    )
 
 
 def test_recording_by_the_variable_alone(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from stepscope.tracer._version import __version__
-from stepscope.viewer.cli import COMMANDS, app
+from stepscope.viewer.cli import COMMANDS, GROUPS, WIDEST_HELP, app
 from stepscope.viewer.cli.commands import PACKAGES
 from tests.logs.synthetic import LogBuilder, compile_records
 from tests.waiting import PATIENCE_S
@@ -52,10 +52,29 @@ def test_versions_are_said_without_importing_torch() -> None:
     assert re.fullmatch(rf"stepscope {re.escape(__version__)} \(torch \S+, Python 3\.\S+\)\nFalse\n", said.stdout)
 
 
-def test_without_words_the_help_is_shown() -> None:
+def test_without_words_three_commands_are_shown() -> None:
     said = stepscope()
     assert (said.returncode, said.stdout) == (2, "")
-    assert all(f"  {name} " in said.stderr for name in COMMANDS)
+    shown = re.findall(r"^  \S.*?: +stepscope ([a-z]+) ", said.stderr, re.MULTILINE)
+    assert shown == ["run", "serve", "report"]
+    assert "`stepscope --help` lists all commands" in said.stderr
+
+
+def test_the_help_shows_the_commands_in_groups() -> None:
+    lines = stepscope("--help", env={**os.environ, "COLUMNS": "100"}).stdout.splitlines()
+    assert [line for line in lines if re.fullmatch(r"[A-Z][^:]*:", line)] == [
+        "Options:", *(f"{title}:" for title in GROUPS),
+    ]  # fmt: skip
+    assert [line.split()[0] for line in lines if re.match(r"  [a-z][a-z-]+ ", line)] == [*COMMANDS]
+
+
+@pytest.mark.parametrize("words", [(), ("run",)], ids=["all", "run"])
+@pytest.mark.parametrize("columns", [60, 100, 200])
+def test_the_help_has_the_width_of_the_terminal(words: tuple[str, ...], columns: int) -> None:
+    text = stepscope(*words, "--help", env={**os.environ, "COLUMNS": str(columns)}).stdout
+    widest = max(map(len, text.splitlines()))
+    limit = min(columns, WIDEST_HELP)
+    assert limit - 20 < widest <= limit
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -98,7 +98,7 @@ def _provenance() -> Any:
 
 
 def _torch_records(log: LogBuilder) -> None:
-    ids = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+    ids: dict[str, Any] = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
     log.torch("dynamo_guards", {}, f"L['{secret('guard')}'] == '{secret('key')}'".encode(), **ids)
     log.artifact("dynamo_graph_break_reason", f"call of {secret('break')}".encode(), "string", **ids)
     log.artifact("recompile_reasons", orjson.dumps([f"L['{secret('guard')}'] == 4711"]), **ids)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from stepscope.tracer.command.fresh_cache import CacheUse, FreshCache
 from stepscope.tracer.command.watch import Ending, watch
 from stepscope.tracer.config import TraceConfig, to_environment
 
+WAITS = "STEPSCOPE_WAITS"
+"""Variable with the path of the file that `_stepscope_autostart` creates where the recorder waits for a compile."""
+
 
 @dataclass(frozen=True)
 class RunResult:
@@ -27,11 +31,25 @@ class RunResult:
     """Number of launches that PyTorch's debug printer printed; None if its output was not read."""
     cache: CacheUse | None = None
     """Use of the run's own cache; None if it had none."""
+    has_waited: bool = False
+    """Whether a process of the program imported torch and the recorder waited for a compile there."""
 
     @property
     def exit_code(self) -> int:
         """Exit code of the command; 128 + n if signal n ended it, as in shells."""
         return self.ending.exit_code
+
+    @property
+    def why_no_log(self) -> str:
+        """Return the reason for which a run without a log has none, as a clause."""
+        end = self.ending.text
+        if self.has_waited:
+            return f"{end} before anything was compiled" if self.ending.code else "the program compiled nothing"
+        if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
+            return "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps `import torch` from starting it"
+        if self.ending.code:
+            return f"{end} before it had imported torch, or stepscope is not installed for its Python"
+        return "the program did not import torch, or stepscope is not installed for its Python"
 
 
 def run(
@@ -71,18 +89,22 @@ def recorded(
     environment = {**os.environ, **to_environment(config), **asked, **(more or {})}
     cache = FreshCache() if fresh_cache else None
     environment |= cache.environment if cache is not None else {}
-    try:
-        ending = watch(argv(command), environment, timeout_s=timeout_s, keep_tail=keep_tail, output=printed)
-    except BaseException:
-        if cache is not None:
-            cache.remove()
-        raise
+    with tempfile.TemporaryDirectory(prefix="stepscope-") as folder:
+        waits = Path(folder, "waits")
+        environment[WAITS] = str(waits)
+        try:
+            ending = watch(argv(command), environment, timeout_s=timeout_s, keep_tail=keep_tail, output=printed)
+        except BaseException:
+            if cache is not None:
+                cache.remove()
+            raise
+        has_waited = waits.exists()
     cached = cache.end(failed=ending.exit_code != 0) if cache is not None else None
     if printed:
         printed.finish(ending.code, timed_out=ending.timed_out)
     logs = set(config.directory.glob("*.log")) - before
     in_order = sorted(logs, key=lambda path: path.stat().st_mtime)
-    return RunResult(ending, in_order, printed.launches if printed else None, cached)
+    return RunResult(ending, in_order, printed.launches if printed else None, cached, has_waited)
 
 
 def argv(command: Sequence[str]) -> list[str]:

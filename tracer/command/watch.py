@@ -56,6 +56,14 @@ class Ending:
         """Exit code of the command; 128 + n if signal n ended it, as in shells."""
         return 128 - self.code if self.code < 0 else self.code
 
+    @property
+    def text(self) -> str:
+        """Return how the program ended as a clause, such as ``the program ended with code 1``."""
+        if self.code >= 0:
+            return f"the program ended with code {self.code}"
+        numbers = {int(known): known.name for known in signal.Signals}
+        return f"{numbers.get(-self.code, f'signal {-self.code}')} ended the program"
+
 
 def watch(
     command: Sequence[str],

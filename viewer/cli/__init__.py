@@ -13,22 +13,28 @@ import click
 from stepscope.tracer._version import __version__
 from stepscope.viewer.errors import StepscopeError
 
-COMMANDS = {
-    "run": "recording",
-    "summary": "reading",
-    "serve": "reading",
-    "report": "reporting",
-    "check": "ask",
-    "search": "ask",
-    "sql": "ask",
-    "tensor": "ask",
-    "repro": "reproducing",
-    "export": "reading",
-    "ingest": "reading",
-    "import-aoti": "recording",
-    "demo": "recording",
+GROUPS = {
+    "Record": {"run": "recording", "import-aoti": "recording", "demo": "recording"},
+    "Read": {
+        "summary": "reading",
+        "findings": "reading",
+        "serve": "reading",
+        "search": "ask",
+        "sql": "ask",
+        "tensor": "ask",
+    },
+    "Write a ticket": {"report": "reporting", "repro": "reproducing"},
+    "Check in CI": {"check": "ask"},
+    "Use other tools": {"export": "reading", "ingest": "reading"},
 }
-"""Module of this package that contains the function of each command."""
+"""Commands by purpose, with the module of this package that contains the function of each."""
+COMMANDS = {name: module for commands in GROUPS.values() for name, module in commands.items()}
+WIDEST_HELP = 120
+FIRST_COMMANDS = (
+    ("Record a program:", "stepscope run -- python train.py"),
+    ("Look at the trace:", "stepscope serve stepscope_trace"),
+    ("Attach it to a ticket:", "stepscope report stepscope_trace"),
+)
 
 
 class Commands(click.Group):
@@ -43,6 +49,13 @@ class Commands(click.Group):
         module = import_module(f"stepscope.viewer.cli.{COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            commands = [(name.ljust(widest), self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl([(name, command.get_short_help_str()) for name, command in commands if command])
 
 
 def _print_versions(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -59,7 +72,10 @@ def _print_versions(ctx: click.Context, _parameter: click.Parameter, wanted: boo
         ctx.exit()
 
 
-@click.group(cls=Commands, invoke_without_command=True, context_settings={"show_default": True})
+@click.group(
+    cls=Commands, invoke_without_command=True,
+    context_settings={"show_default": True, "max_content_width": WIDEST_HELP},
+)  # fmt: skip
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_versions,
     help="Show the versions of stepscope, torch and Python.",
@@ -68,8 +84,22 @@ def _print_versions(ctx: click.Context, _parameter: click.Parameter, wanted: boo
 def app(ctx: click.Context) -> None:
     """Record PyTorch programs compiled with torch.compile, and read what was recorded."""
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help(), err=True)
+        click.echo(_first_commands(), err=True)
         ctx.exit(2)
+
+
+def _first_commands() -> str:
+    """Return the text for a command line without a command: the three commands that a new user needs."""
+    lines = [f"  {purpose:<24}{command}" for purpose, command in FIRST_COMMANDS]
+    return "\n".join(
+        [
+            "stepscope records PyTorch programs compiled with torch.compile and shows what happened in them.",
+            "",
+            *lines,
+            "",
+            "`stepscope --help` lists all commands, and `stepscope COMMAND --help` explains one.",
+        ]
+    )
 
 
 def main() -> None:

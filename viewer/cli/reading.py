@@ -44,21 +44,24 @@ from stepscope.viewer.text.source_links import EDITOR
     help="Follow logs that still grow or that appear later in a folder; the pages report new records.",
 )
 @source_link_option
-def serve(trace: list[str], port: int, latest: bool, follow: bool, source_link: str | None) -> None:
+@click.option("--open", "opens_browser", is_flag=True, help="Open the dashboard in the browser.")
+def serve(
+    trace: list[str], port: int, latest: bool, follow: bool, source_link: str | None, opens_browser: bool
+) -> None:
     """Browse a trace on 127.0.0.1."""
     trace = chosen(trace, latest)
     link = source_link or EDITOR
     if follow:
-        _serve_growing(trace, port, link)
+        _serve_growing(trace, port, link, opens_browser)
         return
     from stepscope.viewer.store.open_in_background import open_in_background
     from stepscope.viewer.web import server
 
     with open_in_background(trace, server.warm, server.ask_first) as opened:
-        server.serve(opened, port=port, source_link=link)
+        server.serve(opened, port=port, source_link=link, opens_browser=opens_browser)
 
 
-def _serve_growing(trace: list[str], port: int, source_link: str) -> None:
+def _serve_growing(trace: list[str], port: int, source_link: str, opens_browser: bool) -> None:
     from stepscope.viewer.store.parquet.store_marker import means_store
     from stepscope.viewer.web import server
     from stepscope.viewer.web.follow import Current, Follower, open_growing
@@ -70,7 +73,7 @@ def _serve_growing(trace: list[str], port: int, source_link: str) -> None:
     follower = Follower(trace, current, note)
     follower.start()
     try:
-        server.serve(current, port=port, source_link=source_link)
+        server.serve(current, port=port, source_link=source_link, opens_browser=opens_browser)
     finally:
         follower.stop()
         current.close()
@@ -90,6 +93,22 @@ def summary(trace: list[str], as_json: bool, latest: bool) -> None:
             echo_json(summaries.summary(opened))
         else:
             sys.stdout.write(summaries.summary_text(opened) + "\n")
+
+
+@click.command(cls=ReadingCommand)
+@trace_argument
+@json_option
+@latest_option
+def findings(trace: list[str], as_json: bool, latest: bool) -> None:
+    """List what is wrong in a trace, most severe first."""
+    from stepscope.viewer.overview import summary as summaries
+    from stepscope.viewer.store.open import open_trace
+
+    with open_trace(chosen(trace, latest)) as opened:
+        if as_json:
+            echo_json(summaries.findings(opened))
+        else:
+            sys.stdout.write(summaries.findings_text(opened) + "\n")
 
 
 @click.command(cls=ReadingCommand)
@@ -118,7 +137,7 @@ def summary(trace: list[str], as_json: bool, latest: bool) -> None:
     metavar="FILE", help="Write to this file; - is standard output. chrome: a name that ends in .gz is packed."
 )
 def export(trace: list[str], to: str, table: str, record: int | None, part: str | None, out: Path | None) -> None:
-    """Write tables, the timeline or the payloads of a trace for other programs."""
+    """Write the findings, the timeline, tables or payloads of a trace for other programs."""
     from stepscope.viewer.exports.write import export as write
     from stepscope.viewer.exports.write import filled_tables
     from stepscope.viewer.store.open import open_trace

@@ -193,10 +193,7 @@ def run(
         note(f"stepscope: {len(result.logs)} log{'s' if len(result.logs) > 1 else ''} in {out}")
         note(f"stepscope: read it with: stepscope summary {trace}   or: stepscope serve {trace}")
     elif level != "off":
-        note(
-            "stepscope: no log was written: nothing was compiled, stepscope is not installed for the program's Python, "
-            "or TORCH_DEVICE_BACKEND_AUTOLOAD=0 prevents its start"
-        )
+        note(f"stepscope: no log was written: {result.why_no_log}")
     sys.exit(result.exit_code)
 
 

@@ -47,6 +47,7 @@ FORMATS = (
         "events",
         "compiles, steps, calls, launches, device work and live bytes for Perfetto and Holistic Trace Analysis",
     ),
+    Format("sarif", "sarif", "findings.sarif", "findings", "findings in SARIF 2.1.0 for code hosts"),
     Format("raw", "raw_payload", "-", "bytes", "the payload of a record", is_binary=True),
 )
 

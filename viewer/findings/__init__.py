@@ -92,9 +92,14 @@ def _find_all(trace: Trace) -> list[Finding]:
 
 def rules() -> frozenset[str]:
     """Return the rules of all kinds as their findings quote them."""
+    return frozenset(map(rule_of_kind, KINDS))
+
+
+def rule_of_kind(kind: str) -> str:
+    """Return the rule of a kind of finding as its findings quote it."""
     from stepscope.viewer.findings.evidence import rule_of
 
-    return frozenset(rule_of(import_module(f"{__name__}.{module}").__doc__) for module in _MODULES)
+    return rule_of(import_module(f"{__name__}.{_MODULE_OF[kind]}").__doc__)
 
 
 def redaction_of(kind: str) -> tuple[str, bool]:

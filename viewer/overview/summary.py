@@ -18,9 +18,10 @@ from stepscope.viewer.memory.queries.summary import (
 )
 from stepscope.viewer.overview.queries.damage import inside_kernels, problems
 from stepscope.viewer.overview.queries.overview import overview
-from stepscope.viewer.overview.rows import NotRecorded, StepRow
+from stepscope.viewer.overview.rows import NotRecorded, Overview, StepRow
 from stepscope.viewer.overview.summary_answer import (
     FORMAT,
+    FindingsAnswer,
     Summary,
     SummaryCompile,
     SummaryFinding,
@@ -31,7 +32,7 @@ from stepscope.viewer.overview.summary_answer import (
     SummaryStep,
     SummarySteps,
 )
-from stepscope.viewer.overview.summary_text import MemoryText, render
+from stepscope.viewer.overview.summary_text import MemoryText, render, render_findings
 from stepscope.viewer.steps.queries.step_sources import step_sources
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.addresses import Request, Twin
@@ -46,6 +47,11 @@ def summary(trace: Trace) -> dict[str, Any]:
     """Return the answer as JSON."""
     with failures() as failed:
         answer = asdict(_summary(trace))
+    return _with_gaps(answer, failed)
+
+
+def _with_gaps(answer: dict[str, Any], failed: list[str]) -> dict[str, Any]:
+    """Return the answer with the parts that failed among what was not recorded."""
     gone = [NotRecorded("a part of this answer", why, None, None, 1) for why in failed]
     answer["ingest"]["not_recorded"] += map(asdict, gone)
     return answer
@@ -53,15 +59,14 @@ def summary(trace: Trace) -> dict[str, Any]:
 
 def _summary(trace: Trace) -> Summary:
     facts, snodes = overview(trace), part("Scheduler nodes", {}, snode_counts, trace)
-    peaks, inside = _peaks(trace), part("Values inside kernels", [], inside_kernels, trace)
-    cost, logs = facts.overhead, {run.log: PurePath(run.path).name for run in facts.runs}
-    found = part("Problems", [], problems, trace)
+    peaks = _peaks(trace)
+    cost, logs = facts.overhead, _log_names(facts)
     return Summary(
         format=FORMAT,
         runs=[_as(SummaryRun, run, log=PurePath(run.path).name) for run in facts.runs],
         counts=facts.counts,
-        ingest=SummaryIngest(facts.skipped, found, [*facts.not_recorded, *inside, *gaps(trace)]),
-        findings=[_as(SummaryFinding, row, log=_log(logs, row.log)) for row in facts.findings],
+        ingest=_ingest(trace, facts),
+        findings=_findings(facts),
         steps=_steps(facts.steps, logs),
         crash_runs=facts.crash_runs,
         graphs=[
@@ -79,12 +84,40 @@ def _summary(trace: Trace) -> Summary:
     )  # fmt: skip
 
 
+def findings(trace: Trace) -> dict[str, Any]:
+    """Return the answer of `stepscope findings` as JSON."""
+    with failures() as failed:
+        facts = overview(trace)
+        answer = asdict(FindingsAnswer("stepscope-findings/1", _findings(facts), _ingest(trace, facts)))
+    return _with_gaps(answer, failed)
+
+
+def findings_text(trace: Trace) -> str:
+    """Return the findings as text of at most 100 columns."""
+    return render_findings(overview(trace))
+
+
 def summary_text(trace: Trace) -> str:
     """Return the summary as text of at most 100 columns, findings first."""
     with failures() as failed:
         facts, memory = overview(trace), MemoryText(_figures(trace), *_peaks(trace))
         compiles, wrong = part("Compiles", [], list_compiles, trace), part("Problems", [], problems, trace)
     return render(replace(facts, notes=[*failed, *facts.notes]), compiles, wrong, memory)
+
+
+def _findings(facts: Overview) -> list[SummaryFinding]:
+    logs = _log_names(facts)
+    return [_as(SummaryFinding, row, log=_log(logs, row.log)) for row in facts.findings]
+
+
+def _ingest(trace: Trace, facts: Overview) -> SummaryIngest:
+    inside = part("Values inside kernels", [], inside_kernels, trace)
+    found = part("Problems", [], problems, trace)
+    return SummaryIngest(facts.skipped, found, [*facts.not_recorded, *inside, *gaps(trace)])
+
+
+def _log_names(facts: Overview) -> dict[int, str]:
+    return {run.log: PurePath(run.path).name for run in facts.runs}
 
 
 def _peaks(trace: Trace) -> tuple[dict[int, NodePeak], dict[int, NodePeak]]:

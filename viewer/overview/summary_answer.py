@@ -1,4 +1,5 @@
-"""The answer of `stepscope summary --json` and /summary.json, from which docs/summary.schema.json is generated.
+"""The answers of `stepscope summary --json` (also /summary.json) and `stepscope findings --json`, from which
+docs/summary.schema.json and docs/findings.schema.json are generated.
 
 Sizes are in bytes, times in ns, and unknown values are null. Fields are added over time but never renamed."""
 
@@ -74,6 +75,15 @@ class SummaryFinding:
     """At most two lines with the measurements that prove it."""
     links: list[ProofLink]
     """Pages that show parts of the proof."""
+
+
+@dataclass(frozen=True)
+class FindingsAnswer:
+    """The findings in a trace, and what could not be looked at."""
+
+    format: Literal["stepscope-findings/1"]
+    findings: list[SummaryFinding]
+    ingest: SummaryIngest
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from stepscope.viewer.overview.rows import (
     StepRow,
 )
 from stepscope.viewer.steps.queries.step_sources import step_sources
+from stepscope.viewer.text.alike import often, pattern_of
 from stepscope.viewer.text.clean import clean
 from stepscope.viewer.text.formats import format_bytes, format_count, format_ns, launch_text, plural
 from stepscope.viewer.text.table import aligned
@@ -76,6 +77,11 @@ def _verdict(facts: Overview) -> list[str]:
     if len(facts.findings) > _MOST_FINDINGS:
         lines.append(f"  … and {len(facts.findings) - _MOST_FINDINGS:,} more findings")
     return lines
+
+
+def render_findings(facts: Overview) -> str:
+    """Return the findings alone, as `render` shows them."""
+    return "\n".join(_verdict(facts))
 
 
 def _seen(facts: Overview) -> str:
@@ -264,8 +270,17 @@ def _problems(facts: Overview, problems: Sequence[Problem]) -> list[str]:
 def _not_recorded(rows: Sequence[NotRecorded]) -> list[str]:
     if not rows:
         return []
-    lines = [_cut(f"  {row.what}: {row.why}" + (f" ({row.count:,} times)" if row.count > 1 else "")) for row in rows]
-    return ["Not recorded", *lines[:_MOST_ROWS], *_more(len(lines) - _MOST_ROWS)]
+    alike: dict[str, list[NotRecorded]] = {}
+    for row in rows:
+        alike.setdefault(pattern_of(f"{row.what}: {row.why}"), []).append(row)
+    lines = [line for group in [*alike.values()][:_MOST_ROWS] for line in _gaps(group)]
+    return ["Not recorded", *lines, *_more(len(alike) - _MOST_ROWS)]
+
+
+def _gaps(alike: Sequence[NotRecorded]) -> list[str]:
+    """Return the lines of a text for gaps whose texts differ only in names and numbers."""
+    first, times = alike[0], often(sum(row.count for row in alike), len(alike))
+    return _wrapped(f"{first.what}: {first.why}" + (f" ({times})" if times else ""), "  ", following="    ")
 
 
 def _cost(facts: Overview) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -22,7 +24,9 @@ HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
 
 
-def serve(trace: Trace | Current, port: int = DEFAULT_PORT, source_link: str = EDITOR) -> None:
+def serve(
+    trace: Trace | Current, port: int = DEFAULT_PORT, source_link: str = EDITOR, *, opens_browser: bool = False
+) -> None:
     """Serve the trace; a free port is used for `port` 0, and if the default port is taken."""
     import uvicorn
 
@@ -34,7 +38,17 @@ def serve(trace: Trace | Current, port: int = DEFAULT_PORT, source_link: str = E
         click.echo(
             f"To open it from another machine, run there: ssh -L {number}:{HOST}:{number} {socket.gethostname()}"
         )
+        if opens_browser:
+            # A browser of the terminal returns only when it is closed.
+            threading.Thread(target=_open_browser, args=(f"http://{HOST}:{number}/",), daemon=True).start()
         uvicorn.Server(configure(create_app(trace, source_link))).run(sockets=[bound])
+
+
+def _open_browser(address: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(address):
+        click.echo("stepscope: no browser could be started here; open the address above.", err=True)
 
 
 def warm() -> None:
@@ -84,6 +98,9 @@ def listen(port: int) -> socket.socket:
         except OSError as error:
             bound.close()
             problem = error
+            if candidate != candidates[-1]:
+                why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened ({error.strerror})"
+                click.echo(f"stepscope: The port {candidate} {why}, so a free one is taken.", err=True)
         else:
             return bound
     raise StepscopeError(f"The port {HOST}:{port} cannot be opened: {problem}; choose another with --port.")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
+import jsonschema
 import orjson
 import pytest
 
-from stepscope.viewer.overview.summary import summary, summary_text
+from stepscope.tracer.schema.gaps import Skipped
+from stepscope.viewer.overview.summary import findings, findings_text, summary, summary_text
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_ns
 from tests.logs.synthetic import LogBuilder, compile_records, recorded
@@ -41,6 +45,32 @@ def test_every_promised_key_is_there(opened: Open, log: LogBuilder) -> None:
         assert set(keys.split()) <= set(found[0])
     assert answer["ingest"]["skipped"] == {"not_a_record": 1}
     assert set(answer["ingest"]["problems"][0]) == {"log", "line", "byte", "reason", "text"}
+
+
+def test_findings_alone_are_those_of_the_summary(opened: Open) -> None:
+    trace = opened(recorded(end=False).data + b"noise\n")
+    alone, whole = findings(trace), summary(trace)
+    assert alone == {"format": "stepscope-findings/1", "findings": whole["findings"], "ingest": whole["ingest"]}
+    assert alone["findings"]
+    schema = json.loads(Path(__file__).parents[3].joinpath("docs", "findings.schema.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(orjson.loads(orjson.dumps(alone)))
+    assert summary_text(trace).startswith(findings_text(trace) + "\n\n")
+
+
+def test_gaps_that_are_alike_are_one_line(opened: Open) -> None:
+    log = recorded()
+    for kernel in ("cpp_fused_relu_0", "cpp_fused_add_mul_12", "cpp_fused_relu_0"):
+        why = f"the profile has {len(kernel)} runs and the text has 3, and nothing says which of them belong together"
+        log.record(Skipped(f"durations of the launches of {kernel}", why))
+    log.record(Skipped("values inside a CUDA graph", "the graph was captured before", 0))
+    text = summary_text(opened(log))
+    verdict, _, gaps = text.partition("\nNot recorded\n")
+    shown = " ".join(gaps.split("\n\n")[0].split())
+    assert [part.count("durations of the launches of") for part in (verdict, gaps)] == [1, 1]
+    assert "Not recorded (3 times, with 2 different names or numbers): durations" in " ".join(verdict.split())
+    assert "belong together (3 times, with 2 different names or numbers)" in shown
+    assert "values inside a CUDA graph: the graph was captured before" in shown
+    assert all(len(line) <= 100 for line in gaps.splitlines())
 
 
 def test_unknown_is_null_and_never_zero(opened: Open) -> None:

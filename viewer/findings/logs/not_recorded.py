@@ -1,17 +1,19 @@
 """The recorder could not record something and logged the reason; or a process exited with code 0 without ending its
 log; or a worker of a process that ended well was ended between launches, as pools end their workers. In these cases its
-last work may be missing. There is one finding per subject and reason, and per process. Three gaps are left out: a graph
-from a warm cache has no memory estimate, which only its pages say; data that is missing because a device failed belongs
-to the finding of that failure; and launches that a C++ wrapper printed are not missing."""
+last work may be missing. There is one finding per subject and reason, whatever names and numbers are in them, and per
+process. Three gaps are left out: a graph from a warm cache has no memory estimate, which only its pages say; data that
+is missing because a device failed belongs to the finding of that failure; and launches that a C++ wrapper printed are
+not missing."""
 
 from __future__ import annotations
 
 from stepscope.tracer.schema.constants import CACHED_ESTIMATE, CPP_WRAPPER, DEVICE_FAILED
 from stepscope.viewer.crash.queries.process_ends import process_ends, within_a_launch
 from stepscope.viewer.findings.crash.processes import is_printed, may_have_left, recorded_nothing, unfinished
-from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of, times
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, rule_of
 from stepscope.viewer.overview.queries.damage import not_recorded
 from stepscope.viewer.overview.rows import Finding, NotRecorded, RunRow
+from stepscope.viewer.text.alike import often, pattern_of
 
 SUMMARY = "Something was not recorded"
 
@@ -29,7 +31,7 @@ def find(evidence: Evidence) -> list[Timed]:
         and not row.why.startswith(DEVICE_FAILED)
         and not (row.why == CPP_WRAPPER and row.log in seen)
     ]
-    said = [(_LAST, _finding(group)) for group in grouped(rows, lambda row: (row.what, row.why))]
+    said = [(_LAST, _finding(group)) for group in grouped(rows, lambda row: pattern_of(f"{row.what}: {row.why}"))]
     ends = process_ends(evidence.trace)
     within = within_a_launch(evidence.trace)
     left = [run for run in unfinished(evidence.runs, ends) if may_have_left(run, evidence.runs, ends, within)]
@@ -38,11 +40,12 @@ def find(evidence: Evidence) -> list[Timed]:
 
 def _finding(group: list[NotRecorded]) -> Finding:
     first, count = group[0], sum(row.count for row in group)
+    times = often(count, len({(row.what, row.why) for row in group}))
     graphs = list(dict.fromkeys(row.graph for row in group if row.graph is not None))
     return Finding(
         kind="not_recorded",
         severity="info",
-        title=f"Not recorded{times(count)}: {first.what} ({first.why})",
+        title=f"Not recorded{f' ({times})' if times else ''}: {first.what} ({first.why})",
         rule=rule_of(__doc__),
         evidence={"times": count, "graphs": graphs[:MOST_EXAMPLES]},
         page=f"/graphs/{graphs[0]}" if graphs else "/problems",
