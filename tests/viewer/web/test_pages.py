@@ -46,6 +46,7 @@ PATHS = {
     "/graphs/0/buffers/buf0": BufferPage,
     "/kernels": KernelsPage,
     "/kernels/cpp_fused_relu_0": KernelPage,
+    "/sites?name=aten.mm": SitesPage,
     "/values?log=0": ValuesPage,
     "/curves?site=0&argument=2&moment=after&statistic=mean": CurvePage,
     "/compile": CompilesPage,
