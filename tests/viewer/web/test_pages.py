@@ -26,7 +26,15 @@ from stepscope.viewer.search.page import SearchPage, SqlPage, TablesPage
 from stepscope.viewer.steps.page import StepPage, StepsPage
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.page import BufferPage, BuffersPage, CurvePage, KernelPage, KernelsPage, ValuesPage
+from stepscope.viewer.values.page import (
+    BufferPage,
+    BuffersPage,
+    CurvePage,
+    KernelPage,
+    KernelsPage,
+    SitesPage,
+    ValuesPage,
+)
 from stepscope.viewer.web import assets, parameters, registry
 from tests.logs import overflow_log, synthetic
 from tests.logs.synthetic import LogBuilder
