@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.records.queries.artifacts import list_records
 from stepscope.viewer.search.ask import MEMORY_BYTES, MOST_ROWS, SECONDS, ask
+from stepscope.viewer.search.examples import EXAMPLES, Example
 from stepscope.viewer.search.queries.jump import Jump, jumps
+from stepscope.viewer.search.queries.result_file import csv_file, parquet_file
 from stepscope.viewer.search.queries.search import SearchPiece, search
 from stepscope.viewer.search.queries.tables import SqlAnswer, TableRow, count_rows, list_tables
+from stepscope.viewer.search.result_views import ResultViews, ViewName, views_of
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web.addresses import Page, Request, Twin
+from stepscope.viewer.web.addresses import Download, File, NotThere, Page, Request, Twin
 from stepscope.viewer.web.parameters import COMPILE_ID, LOG, OFFSET, RECORD_KIND, TEXT, one_of, text
+
+MOST_FILE_ROWS, FILE_BYTES = 100_000, 64 * 10**6
+"""Maximum size of a downloaded result."""
+CONTENT_TYPES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,11 @@ class SqlPage:
     seconds: float
     memory_bytes: int
     tables: list[TableRow]
+    views: ResultViews | None
+    """Pictures of the result; None if there is no result."""
+    view: ViewName
+    """What is shown: a picture and the table, or only the table."""
+    examples: tuple[Example, ...]
 
 
 @dataclass(frozen=True)
@@ -91,7 +104,20 @@ def sql_page(trace: Trace, request: Request) -> SqlPage:
             answer = ask(trace, query, gone=request.gone)
         except StepscopeError as error:
             problem = str(error)
-    return SqlPage(query, answer, problem, MOST_ROWS, SECONDS, MEMORY_BYTES, list_tables(trace))
+    views = views_of(answer) if answer else None
+    names = views.names if views else ["table"]
+    view = next((name for name in names if name == request.text("view")), names[0])
+    tables = list_tables(trace)
+    return SqlPage(query, answer, problem, MOST_ROWS, SECONDS, MEMORY_BYTES, tables, views, view, EXAMPLES)
+
+
+def result_file(trace: Trace, request: Request) -> File:
+    query, form = request.text("query"), request.path["form"]
+    if not query or form not in CONTENT_TYPES:
+        raise NotThere("This address needs a statement, and a form that is csv or parquet.")
+    answer = ask(trace, query, MOST_FILE_ROWS, answer_bytes=FILE_BYTES, gone=request.gone)
+    name = f"result-first-{len(answer.rows)}" if answer.more else "result"
+    return File(csv_file(answer) if form == "csv" else parquet_file(answer), CONTENT_TYPES[form], f"{name}.{form}")
 
 
 def jump_answer(trace: Trace, request: Request) -> JumpAnswer:
@@ -114,7 +140,18 @@ SEARCHED = (
 ROUTES = (
     Page("/search", "search/page.html", "Search", SearchPage, search_page, SEARCHED),
     Page("/tables", "search/tables.html", "SQL", TablesPage, tables_page),
-    Page("/sql", "search/sql.html", "SQL", SqlPage, sql_page, (text("query", "One statement in the SQL of DuckDB."),)),
+    Page(
+        "/sql",
+        "search/sql.html",
+        "SQL",
+        SqlPage,
+        sql_page,
+        (
+            text("query", "One statement in the SQL of DuckDB."),
+            one_of("view", get_args(ViewName), "How the result is shown; by default as a picture if there is one."),
+        ),
+    ),
+    Download("/sql/{form}", result_file),
     Twin("/jump.json", JumpAnswer, jump_answer, (TEXT,)),
     Twin("/news.json", TraceSize, news),
 )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from stepscope.viewer.graphs.queries.graphs import list_graphs
 from stepscope.viewer.graphs.queries.launches import launch_detail
+from stepscope.viewer.graphs.queries.named_sites import named_sites
 from stepscope.viewer.graphs.rows import GraphRow, SiteRow
 from stepscope.viewer.overview.queries.runs import list_runs, log_or_first
 from stepscope.viewer.overview.rows import RunRow
@@ -41,6 +42,7 @@ from stepscope.viewer.web.parameters import (
     text,
 )
 
+NAME = text("name", "An ATen operator, an FX node, a scheduler node, or a line of model source such as model.py:12.")
 MOMENTS = ("after", "before")
 WINDOW = ("first_site", "last_site", "first_step", "last_step")
 
@@ -60,6 +62,13 @@ class BufferPage:
 @dataclass(frozen=True)
 class KernelsPage:
     kernels: list[KernelRow]
+
+
+@dataclass(frozen=True)
+class SitesPage:
+    name: str | None
+    sites: list[SiteRow]
+    """Launch sites that compute what has this name."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,11 @@ class CurveAsked(NamedTuple):
 
 def kernels_page(trace: Trace, request: Request) -> KernelsPage:
     return KernelsPage(kernel_rows(trace))
+
+
+def sites_page(trace: Trace, request: Request) -> SitesPage:
+    name = request.text("name")
+    return SitesPage(name, named_sites(trace, name) if name else [])
 
 
 def kernel_page(trace: Trace, request: Request) -> KernelPage:
@@ -220,6 +234,7 @@ ROUTES = (
     Page("/graphs/{graph}/buffers", "values/buffers.html", "Graphs", BuffersPage, buffers_page, (GRAPH,)),
     Page("/graphs/{graph}/buffers/{buffer}", "values/buffer.html", "Graphs", BufferPage, buffer_page, (GRAPH, BUFFER)),
     Page("/kernels", "values/kernels.html", "Kernels", KernelsPage, kernels_page),
+    Page("/sites", "values/sites.html", "Kernels", SitesPage, sites_page, (NAME,)),
     Page("/kernels/{kernel}", "values/kernel.html", "Kernels", KernelPage, kernel_page, (KERNEL,)),
     Page(
         "/values",

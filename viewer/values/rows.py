@@ -133,6 +133,7 @@ class KernelLaunch:
     device_duration_ns: int | None
     health: Health
     returned: bool
+    graph: int | None = None
 
 
 @dataclass(frozen=True)

@@ -128,10 +128,12 @@ function stackOf(stack) {
   return [...last, h("details", {}, h("summary", {}, plural(stack.length - 1, "caller")), ...stack.slice(0, -1).reverse().flatMap(line))];
 }
 
+const isReport = document.body.classList.contains("report");
+
 function fxNodes({ fx_nodes: postGrad, source_nodes: source = [], aten = [] }) {
   const rows = [["post-grad nodes", postGrad], ["source nodes", source], ["ATen operators", aten]].filter(([, names]) => names.length);
   if (!rows.length) return h("p", { class: "note" }, "No FX node is recorded for this kernel.");
-  return h("dl", { class: "facts" }, ...rows.map(([title, names]) => h("div", {}, h("dt", {}, title), h("dd", { class: "mono names" }, names.join("  ")))));
+  return h("dl", { class: "facts" }, ...rows.map(([title, names]) => h("div", {}, h("dt", {}, title), h("dd", { class: "mono names" }, ...names.flatMap((name) => [isReport ? name : h("a", { class: "quiet", href: `/sites?${new URLSearchParams({ name })}` }, name), "  "])))));
 }
 
 function codePlace({ code_first_line: first }) {

@@ -22,6 +22,7 @@ from stepscope.viewer.search.queries.search import SearchHit, SearchPiece, searc
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import WRAPPER, LogBuilder, compile_records, recorded
+from tests.logs.value_logs import NAN, ValueLog, attention
 from tests.viewer.client import Client
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -271,6 +272,29 @@ class TestJumps:
         first = jumps(trace, text)[0]
         assert first.page == page
         assert Client(trace).get(first.page).status_code in {200, 303}
+
+    @pytest.mark.parametrize(
+        ("text", "kind", "page"),
+        [
+            ("bmm", "operator", "/sites?name=aten.bmm"),
+            ("aten._softmax", "operator", "/sites?name=aten._softmax"),
+            ("op1", "scheduler node", "/sites?name=op1"),
+            ("model.py:11", "line", "/sites?name=model.py%3A11"),
+            ("nan", "finding", "/steps/0?log=0&launch=1"),
+            ("leak", "symptom", "/memory"),
+            ("peak", "symptom", "/memory"),
+            ("recompiles", "page", "/recompiles"),
+        ],
+    )
+    def test_what_programs_consist_of_is_found(self, opened: Open, text: str, kind: str, page: str) -> None:
+        program = attention()
+        log = ValueLog(program)
+        log.call(program, buf1=NAN)
+        trace = opened(log.end())
+        assert (kind, page) in [(jump.kind, jump.page) for jump in jumps(trace, text)]
+        answer = Client(trace).get(page)
+        assert answer.status_code == 200
+        assert "No launch site" not in answer.text
 
     @pytest.mark.parametrize("text", ["", "  ", "launch 999", "step 77", "%", "'", '"; DROP', "9" * 60, "zzz", "0//"])
     def test_nothing_is_guessed(self, trace: Trace, text: str) -> None:

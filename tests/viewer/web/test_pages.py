@@ -26,7 +26,15 @@ from stepscope.viewer.search.page import SearchPage, SqlPage, TablesPage
 from stepscope.viewer.steps.page import StepPage, StepsPage
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.page import BufferPage, BuffersPage, CurvePage, KernelPage, KernelsPage, ValuesPage
+from stepscope.viewer.values.page import (
+    BufferPage,
+    BuffersPage,
+    CurvePage,
+    KernelPage,
+    KernelsPage,
+    SitesPage,
+    ValuesPage,
+)
 from stepscope.viewer.web import assets, parameters, registry
 from tests.logs import overflow_log, synthetic
 from tests.logs.synthetic import LogBuilder
@@ -46,6 +54,7 @@ PATHS = {
     "/graphs/0/buffers/buf0": BufferPage,
     "/kernels": KernelsPage,
     "/kernels/cpp_fused_relu_0": KernelPage,
+    "/sites?name=aten.mm": SitesPage,
     "/values?log=0": ValuesPage,
     "/curves?site=0&argument=2&moment=after&statistic=mean": CurvePage,
     "/compile": CompilesPage,

@@ -1,4 +1,4 @@
-"""Finds the pages that a few typed words may mean: `launch 412`, `step 3`, `0/0`, `record 17`, `buf17`, a kernel."""
+"""Finds the pages that a few typed words may mean: `launch 412`, `0/0`, `buf17`, `op5`, `model.py:5`, `nan`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,32 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stepscope.viewer.graphs.queries.named_sites import named_sites, names_like
+from stepscope.viewer.overview.queries.overview import first_page
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web.addresses import compile_slug, slug
+from stepscope.viewer.web.addresses import compile_slug, query_text, slug
 
-MOST = 10
+MOST = 14
 _EACH = 5
 _PAGES = {
     "overview": "/", "steps": "/steps", "graphs": "/graphs", "memory": "/memory", "kernels": "/kernels",
     "values": "/values", "compile": "/compile", "compile time": "/compile-time", "recompiles": "/recompiles",
     "graph breaks": "/graph-breaks", "caches": "/caches", "ranks": "/ranks", "records": "/records",
     "tables": "/tables", "sql": "/sql", "problems": "/problems", "damage": "/problems",
-    "not recorded": "/problems#not-recorded",
+    "not recorded": "/problems#not-recorded", "metrics": "/metrics", "cuda graphs": "/cuda-graphs",
 }  # fmt: skip
+_SYMPTOMS = {
+    "nan": (("nonfinite",), "/values"), "inf": (("nonfinite",), "/values"), "infinity": (("nonfinite",), "/values"),
+    "overflow": (("nonfinite",), "/values"), "uninitialised": (("uninitialised_read",), "/values"),
+    "leak": (("growth",), "/memory"), "growth": (("growth",), "/memory"), "peak": ((), "/memory"),
+    "out of memory": ((), "/memory"), "oom": ((), "/memory"), "recompiles": (("recompile", "recompile_limit"), ""),
+    "breaks": (("graph_break",), "/graph-breaks"), "crash": (("crash", "exception"), ""),
+    "slow": ((), "/kernels?table=0.3.down"), "rank differences": (("rank_divergence",), "/ranks"),
+}  # fmt: skip
+"""Words for symptoms, the kinds of findings about them, and the page that shows them without a finding."""
 _NUMBERED = re.compile(r"(?:(launch|step|record|graph)\s*)?#?\s*(\d{1,18})", re.IGNORECASE)
+_PLACE = re.compile(r"(.*\.\w+):(\d{1,9})")
 _COMPILE_ID = re.compile(r"(?:compile\s+)?((?:r\d+:)?(?:!?\d+(?:/\d*)*|-))", re.IGNORECASE)
 
 
@@ -49,10 +61,15 @@ def _all(trace: Trace, text: str) -> Iterator[Jump]:
         yield from _numbered(trace, (numbered[1] or "").lower(), int(numbered[2]))
     if compile_id := _COMPILE_ID.fullmatch(text):
         yield from _compiles(trace, compile_id[1])
+    yield from _symptoms(trace, text.lower())
     yield from _pages(text)
-    yield from _kernels(trace, _after("kernel", text))
+    if place := _PLACE.fullmatch(text):
+        yield from _lines(trace, text, place[1], int(place[2]))
     yield from _buffers(trace, _after("buffer", text))
+    yield from _names(trace, text)
+    yield from _kernels(trace, _after("kernel", text))
     yield from _frames(trace, text)
+    yield from _findings(trace, text.lower())
 
 
 def _after(word: str, text: str) -> str:
@@ -92,6 +109,39 @@ def _pages(text: str) -> Iterator[Jump]:
     for name, page in _PAGES.items():
         if name.startswith(text.lower()):
             yield Jump("page", name, "", page)
+
+
+def _symptoms(trace: Trace, text: str) -> Iterator[Jump]:
+    for word, (kinds, page) in _SYMPTOMS.items():
+        if len(text) > 1 and word.startswith(text):
+            found = [row for row in first_page(trace).findings if row.kind in kinds]
+            yield from (Jump("finding", row.title, "", row.page) for row in found[:_EACH])
+            if page:
+                yield Jump("symptom", word, f"opens {page.split('?')[0]}", page)
+
+
+def _findings(trace: Trace, text: str) -> Iterator[Jump]:
+    rows = first_page(trace).findings if len(text) > 2 else []
+    found = [row for row in rows if text in row.title.lower()]
+    yield from (Jump("finding", row.title, "", row.page) for row in found[:_EACH])
+
+
+def _lines(trace: Trace, text: str, file: str, line: int) -> Iterator[Jump]:
+    if count := len(named_sites(trace, text)):
+        yield Jump("line", text, f"launch sites: {count:,}", f"/sites?{query_text({'name': text})}")
+    rows = sql.rows(
+        trace,
+        "SELECT log, compile_id, frame FROM compiles WHERE line = ? AND ends_with(file, ?)"
+        " ORDER BY log, compile LIMIT ?",
+        [line, file, _EACH],
+    )
+    for log, compile_id, frame in rows:
+        yield Jump("compile", compile_id, frame or "", f"/compile/{slug(compile_slug(compile_id))}?log={log}")
+
+
+def _names(trace: Trace, text: str) -> Iterator[Jump]:
+    for kind, name, sites in names_like(trace, text, _EACH) if not text.isdecimal() else ():
+        yield Jump(kind, name, f"launch sites: {sites:,}", f"/sites?{query_text({'name': name})}")
 
 
 def _kernels(trace: Trace, text: str) -> Iterator[Jump]:

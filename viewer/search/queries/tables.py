@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from stepscope.viewer.exports.queries.tables import STORAGES, storages_columns
 from stepscope.viewer.store import sql
+from stepscope.viewer.store.meanings import meaning_of
 from stepscope.viewer.store.trace import Trace
 
 
@@ -17,6 +18,9 @@ class TableRow:
     """None if the table is computed on demand."""
     columns: list[tuple[str, str]]
     """(name, type) in order."""
+    meaning: str | None = None
+    meanings: list[str | None] = field(default_factory=list)
+    """Meaning of each column."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,12 @@ def list_tables(trace: Trace) -> list[TableRow]:
         columns.setdefault(table, []).append((column, kind))
     counted = " UNION ALL ".join(f'SELECT {_text(name)}, count(*) FROM "{name}"' for name in columns)
     counts: dict[str, int] = dict(sql.rows(trace, counted))
-    found = [TableRow(name, counts[name], kinds) for name, kinds in columns.items()]
-    return sorted([*found, TableRow(STORAGES, None, storages_columns(trace))], key=lambda row: row.name)
+    found = [_row(name, counts[name], kinds) for name, kinds in columns.items()]
+    return sorted([*found, _row(STORAGES, None, storages_columns(trace))], key=lambda row: row.name)
+
+
+def _row(name: str, rows: int | None, columns: list[tuple[str, str]]) -> TableRow:
+    return TableRow(name, rows, columns, meaning_of(name), [meaning_of(name, column) for column, _ in columns])
 
 
 def count_rows(trace: Trace, table: str) -> int:

@@ -134,7 +134,7 @@ def kernel_detail(trace: Trace, kernel: str, limit: int = 500) -> KernelDetail |
     code = code_of_graph(trace, sites[0].graph) if sites else None
     part = cut(code, kernel, sites[0].kind, sites[0].line) if code is not None else None
     launches = [
-        KernelLaunch(graph_label=labels.get(launch.pop("graph"), ""), **launch)
+        KernelLaunch(graph_label=labels.get(launch["graph"], ""), **launch)
         for launch in sql.named(trace, _LAUNCHES, [ids, limit])
     ]
     return KernelDetail(
