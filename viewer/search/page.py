@@ -105,7 +105,7 @@ def sql_page(trace: Trace, request: Request) -> SqlPage:
         except StepscopeError as error:
             problem = str(error)
     views = views_of(answer) if answer else None
-    names = views.names if views else ["table"]
+    names: list[ViewName] = views.names if views else ["table"]
     view = next((name for name in names if name == request.text("view")), names[0])
     tables = list_tables(trace)
     return SqlPage(query, answer, problem, MOST_ROWS, SECONDS, MEMORY_BYTES, tables, views, view, EXAMPLES)
