@@ -5,21 +5,18 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from typing import Any
 
 
-def answers(folder: str, out: str) -> dict[str, Any]:
-    from hta.trace_analysis import TraceAnalysis
-
-    found = TraceAnalysis(trace_dir=folder)
+def answers(folder: str) -> dict[str, Any]:
+    found = import_module("hta.trace_analysis").TraceAnalysis(trace_dir=folder)
     ranks = sorted(found.t.traces)
     kinds, kernels = found.get_gpu_kernel_breakdown(visualize=False, num_kernels=20, duration_ratio=1.0)
     idle, _ = found.get_idle_time_breakdown(ranks=ranks, visualize=False)
     launches = found.get_cuda_kernel_launch_stats(ranks=ranks, visualize=False)
     queue = found.get_queue_length_summary(ranks=ranks)
-    path, is_found = found.critical_path_analysis(
-        rank=ranks[0], annotation="ProfilerStep", instance_id=(1, 2) if len(found.t.traces) else 1
-    )
+    path, is_found = found.critical_path_analysis(rank=ranks[0], annotation="ProfilerStep", instance_id=(1, 2))
     steps = found.t.get_iterations(ranks[0])
     return {
         "ranks": ranks,
@@ -38,4 +35,4 @@ def answers(folder: str, out: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     with open(sys.argv[2], "w", encoding="utf-8") as file:
-        json.dump(answers(sys.argv[1], sys.argv[2]), file, default=float)
+        json.dump(answers(sys.argv[1]), file, default=float)

@@ -128,11 +128,10 @@ def test_hta_gives_the_values_of_the_log(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with open_trace(write_ranks(tmp_path / "logs")) as trace:
         export(trace, "chrome", "", tmp_path / "out")
-    command = [
-        str(HTA),
-        *map(str, (Path(__file__).with_name("hta_answers.py"), tmp_path / "out", tmp_path / "answers.json")),
-    ]
-    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": ""}, capture_output=True, timeout=300)
+    command = [HTA, Path(__file__).with_name("hta_answers.py"), tmp_path / "out", tmp_path / "answers.json"]
+    subprocess.run(
+        list(map(str, command)), check=True, env={**os.environ, "PYTHONPATH": ""}, capture_output=True, timeout=300
+    )
     found: dict[str, Any] = json.loads((tmp_path / "answers.json").read_text())
     assert found["ranks"] == [0, 1]
     assert found["steps"] == list(range(SEEN))

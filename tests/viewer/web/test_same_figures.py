@@ -84,3 +84,10 @@ def test_a_compile_has_one_status(opened: Open) -> None:
     status = re.search(r"↻ ?(\w+)", shown(trace, "/compile"))
     assert status is not None
     assert status[1] in row
+
+
+def test_refused_compiles_are_no_recompiles(opened: Open) -> None:
+    trace = opened(logs.with_recompiles())
+    counts = re.findall(r"(\d+) recompiles? in .*?Each recompile (\d+)", shown(trace, "/recompiles"))
+    assert counts
+    assert all(said == listed for said, listed in counts)
