@@ -1,8 +1,9 @@
 // The steps of a report, whose timelines and panels need no server.
+import { parseRoute } from "#js/report/data.js";
 import { makeResizable } from "#js/steps/panel_width.js";
-import { prepare } from "#js/steps/timeline_model.js";
 import { sumsOf } from "#js/steps/area_model.js";
 import { launchOf, linesOf } from "#js/steps/report_launch.js";
+import { prepare } from "#js/steps/timeline_model.js";
 import { mountStep } from "#js/steps/view.js";
 
 const panel = document.getElementById("panel");
@@ -50,6 +51,7 @@ function sourceOf(data, { log, step: own }, route) {
     hrefOf: (id) => hrefOfStep(own, id),
     hrefOfStep,
     remember(changes, push) {
+      if (parseRoute(location.hash).page !== route.page) return; // The user has left this page.
       const state = stateOf(location.hash);
       state.set("log", log);
       for (const [name, value] of Object.entries(changes)) {
