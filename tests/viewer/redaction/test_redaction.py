@@ -27,6 +27,7 @@ from stepscope.viewer.redaction.redactor import Redactor
 from stepscope.viewer.report.contents import Contents
 from stepscope.viewer.report.write import collect, render_report
 from stepscope.viewer.steps.page import LaunchPage
+from stepscope.viewer.steps.queries.finding_launches import Place
 from stepscope.viewer.steps.rows import Timeline
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
@@ -77,6 +78,7 @@ def _module(hint: Any) -> types.ModuleType:
 SHOWN: dict[str, Any] = {
     "problems": ProblemsPage,
     "steps": list[tuple[StepRow, Timeline]],
+    "places": dict[int, Place],
     "panels": list[list[LaunchPage | None]],
     "calls": list[tuple[int, list[int]]],
     "deaths": dict[int, LaunchDeath],
