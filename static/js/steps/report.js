@@ -1,5 +1,4 @@
 // The steps of a report, whose timelines and panels need no server.
-import { parseRoute } from "#js/report/data.js";
 import { makeResizable } from "#js/steps/panel_width.js";
 import { sumsOf } from "#js/steps/area_model.js";
 import { launchOf, linesOf } from "#js/steps/report_launch.js";
@@ -16,7 +15,7 @@ export function mount(page, route, data) {
     panel.hidden = true;
     return;
   }
-  const step = mounted.get(route.page) ?? mountStep(view, panel, timelineOf(data, view.dataset), sourceOf(data, view.dataset, route));
+  const step = mounted.get(route.page) ?? mountStep(view, panel, timelineOf(data, view.dataset), sourceOf(data, view, route));
   mounted.set(route.page, step);
   step.follow(stateOf(location.hash));
   if (route.launch === null) step.close({ push: false });
@@ -30,7 +29,8 @@ function timelineOf(data, { log, step }) {
 /** Returns the parameters of a fragment such as "#/steps/3?log=0&launch=7". */
 const stateOf = (hash) => new URLSearchParams(hash.split("?")[1]?.split("#")[0] ?? "");
 
-function sourceOf(data, { log, step: own }, route) {
+function sourceOf(data, view, route) {
+  const { log, step: own } = view.dataset;
   const timeline = timelineOf(data, { log, step: own });
   const prepared = new Map();
   const dataOf = (step) => {
@@ -51,7 +51,7 @@ function sourceOf(data, { log, step: own }, route) {
     hrefOf: (id) => hrefOfStep(own, id),
     hrefOfStep,
     remember(changes, push) {
-      if (parseRoute(location.hash).page !== route.page) return; // The user has left this page.
+      if (!view.checkVisibility()) return; // The user has left this page.
       const state = stateOf(location.hash);
       state.set("log", log);
       for (const [name, value] of Object.entries(changes)) {
