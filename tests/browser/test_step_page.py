@@ -225,9 +225,7 @@ def test_the_panel_is_a_sheet_on_a_narrow_screen(visit: Visit, overflow_at: str)
     page.goto(f"{overflow_at}/steps/1?log=0&launch=5")
     panel = page.locator("#panel")
     expect(panel.locator("h2")).to_be_visible()
-    box = panel.bounding_box()
-    assert box is not None
-    assert box["width"] == 700
+    expect(panel).to_have_js_property("offsetWidth", 700)
     assert page.evaluate("document.documentElement.scrollWidth") <= 700
     page.keyboard.press("Escape")
     expect(panel).to_be_hidden()

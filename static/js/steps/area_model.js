@@ -52,7 +52,7 @@ export function grouped(sites, by) {
       add(rows.get(id), site);
     }
   }
-  const finish = (row) => ({ ...row, mean: row.timed ? row.duration / row.timed : null, share: total.duration ? row.duration / total.duration : null });
+  const finish = (row) => ({ ...row, mean: row.timed ? row.duration / row.timed : null, share: row.timed && total.duration ? row.duration / total.duration : null });
   return { total, rows: [...rows.values()].map(finish).sort((a, b) => b.duration - a.duration || b.launches - a.launches) };
 }
 

@@ -1,8 +1,8 @@
 // The steps of a report, whose timelines and panels need no server.
 import { makeResizable } from "#js/steps/panel_width.js";
-import { prepare } from "#js/steps/timeline_model.js";
 import { sumsOf } from "#js/steps/area_model.js";
 import { launchOf, linesOf } from "#js/steps/report_launch.js";
+import { prepare } from "#js/steps/timeline_model.js";
 import { mountStep } from "#js/steps/view.js";
 
 const panel = document.getElementById("panel");
@@ -15,7 +15,7 @@ export function mount(page, route, data) {
     panel.hidden = true;
     return;
   }
-  const step = mounted.get(route.page) ?? mountStep(view, panel, timelineOf(data, view.dataset), sourceOf(data, view.dataset, route));
+  const step = mounted.get(route.page) ?? mountStep(view, panel, timelineOf(data, view.dataset), sourceOf(data, view, route));
   mounted.set(route.page, step);
   step.follow(stateOf(location.hash));
   if (route.launch === null) step.close({ push: false });
@@ -29,7 +29,8 @@ function timelineOf(data, { log, step }) {
 /** Returns the parameters of a fragment such as "#/steps/3?log=0&launch=7". */
 const stateOf = (hash) => new URLSearchParams(hash.split("?")[1]?.split("#")[0] ?? "");
 
-function sourceOf(data, { log, step: own }, route) {
+function sourceOf(data, view, route) {
+  const { log, step: own } = view.dataset;
   const timeline = timelineOf(data, { log, step: own });
   const prepared = new Map();
   const dataOf = (step) => {
@@ -50,6 +51,7 @@ function sourceOf(data, { log, step: own }, route) {
     hrefOf: (id) => hrefOfStep(own, id),
     hrefOfStep,
     remember(changes, push) {
+      if (!view.checkVisibility()) return; // The user has left this page.
       const state = stateOf(location.hash);
       state.set("log", log);
       for (const [name, value] of Object.entries(changes)) {

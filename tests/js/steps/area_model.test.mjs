@@ -36,6 +36,8 @@ test("unknown times stay unknown, and device times are added where they were mea
   const { total, rows } = grouped([site({ timed: 0, duration_ns: null }), site({ timed: 0, duration_ns: null, device_duration_ns: 7 })], "kernel");
   assert.deepEqual([rows[0].mean, rows[0].share, rows[0].device], [null, null, 7]);
   assert.deepEqual([total.launches, total.timed, total.device], [2, 0, 7]);
+  const beside = grouped([site(), site({ kernel: "died", timed: 0, duration_ns: null })], "kernel").rows;
+  assert.deepEqual(beside.map(({ name, share }) => [name, share]), [["mm", 1], ["died", null]]);
 });
 
 test("sums without a server: launches that lie partly in the area count with that part", () => {

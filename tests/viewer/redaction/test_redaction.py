@@ -79,10 +79,10 @@ def _module(hint: Any) -> types.ModuleType:
 SHOWN: dict[str, Any] = {
     "problems": ProblemsPage,
     "steps": list[tuple[StepRow, Timeline]],
+    "places": dict[int, Place],
     "panels": list[list[LaunchPage | None]],
     "calls": list[tuple[int, list[int]]],
     "deaths": dict[int, LaunchDeath],
-    "places": dict[int, Place],
     "graphs": list[GraphPage],
     "compiles": list[CompileDetail],
     "values": ReportedValues,
