@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from stepscope.viewer.compiles.queries.graph_breaks import GraphBreaks
 from stepscope.viewer.compiles.rows import CompileDetail
 from stepscope.viewer.findings import KINDS, redaction_of
 from stepscope.viewer.findings.crash.launch_deaths import LaunchDeath
@@ -85,6 +86,7 @@ SHOWN: dict[str, Any] = {
     "deaths": dict[int, LaunchDeath],
     "graphs": list[GraphPage],
     "compiles": list[CompileDetail],
+    "graph_breaks": GraphBreaks,
     "values": ReportedValues,
     "memory": ReportedMemory,
     "live": dict[str, memory_rows.LiveCurve],
