@@ -46,7 +46,9 @@ def planted(folder: Path) -> Path:
     """Write the logs, and return their folder, whose name and whose parent's name are secret, too."""
     target = folder / secret("parent") / "home" / secret("user") / secret("folder")
     log = LogBuilder().record(_run())
-    synthetic.compile_records(log, co_name=secret("function"), co_filename=f"/home/{secret('user')}/{secret('path')}.py")
+    synthetic.compile_records(
+        log, co_name=secret("function"), co_filename=f"/home/{secret('user')}/{secret('path')}.py"
+    )
     log.record(_graph()).record(_provenance()).record(synthetic.tensors())
     for step in range(3):
         start_ns = synthetic.MONOTONIC_NS + 1_000_000 + step * 10_000
@@ -70,7 +72,10 @@ def _run() -> Any:
     variables = {"TORCH_LOGS": secret("environment"), "TORCH_HOST_NAME": secret("host")}
     return synthetic.run(
         argv=[f"/home/{secret('user')}/{secret('script')}.py", f"--{secret('argument')}", f"-m {secret('module')}"],
-        config={"_inductor.config.post_grad": secret("patch"), f"_inductor.config.{secret('setting')}": [secret("key")]},
+        config={
+            "_inductor.config.post_grad": secret("patch"),
+            f"_inductor.config.{secret('setting')}": [secret("key")],
+        },
         devices=["cpu", f"NVIDIA {secret('device')}"],
         torch_version=f"2.13.0+git{secret('git')}",
         machine=machine(variables=variables, packages={"torch": "2.13.0", secret("package"): f"1+{secret('git')}"}),
@@ -93,7 +98,7 @@ def _provenance() -> Any:
 
 
 def _torch_records(log: LogBuilder) -> None:
-    ids = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+    ids: dict[str, Any] = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
     log.torch("dynamo_guards", {}, f"L['{secret('guard')}'] == '{secret('key')}'".encode(), **ids)
     log.artifact("dynamo_graph_break_reason", f"call of {secret('break')}".encode(), "string", **ids)
     log.artifact("recompile_reasons", orjson.dumps([f"L['{secret('guard')}'] == 4711"]), **ids)
@@ -104,7 +109,9 @@ def _torch_records(log: LogBuilder) -> None:
         "args": {"process": secret("process"), "thread": secret("thread"), "compile_id": "0/0"},
     }  # fmt: skip
     log.torch("chromium_event", {}, orjson.dumps(span), **ids)
-    log.torch("chromium_event", {}, orjson.dumps({"ph": "M", "name": "process_name", "args": {"name": secret("process")}}))
-    synthetic.compile_records(log, 1, 0, fail_type=secret("class"), fail_reason=secret("exception"), **{secret("metric"): 1})
-
-
+    log.torch(
+        "chromium_event", {}, orjson.dumps({"ph": "M", "name": "process_name", "args": {"name": secret("process")}})
+    )
+    synthetic.compile_records(
+        log, 1, 0, fail_type=secret("class"), fail_reason=secret("exception"), **{secret("metric"): 1}
+    )

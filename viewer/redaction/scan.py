@@ -49,7 +49,7 @@ def leftover(data: bytes, secrets: Secrets, shown: Collection[str], trace: Trace
     known = {word for text in shown for word in WORD.findall(text)}
     strange = sorted(word for word in words - known if is_distinctive(word))
     for word in strange:
-        if (kind := secrets.kind_of(word)) is not None:
+        if (kind := secrets.kind_of(word, known)) is not None:
             return KINDS[kind][0]
     single = [" ".join(text.split()) for text in texts]
     for whole, kind in secrets.wholes.items():

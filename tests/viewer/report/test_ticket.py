@@ -77,7 +77,7 @@ def test_markdown_of_a_hostile_log_breaks_out_of_nothing(opened: Opened) -> None
     plain = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", outside)
     assert not re.search(r"@\w|(?<!&)#\d|GH-\d|\w://", plain)
     assert "<img" not in plain
-    assert text.count("<details>") == outside.count("</details>")
+    assert plain.count("<details>") == plain.count("</details>") > 2
     assert "\x1b" not in text
 
 
@@ -195,7 +195,11 @@ def test_the_command_writes_whole_files_into_folders_that_exist(
     assert run("report", log, "--note", "again") == 2
     assert Path("report.html").read_bytes() == before
     capsys.readouterr()
-    for out, said in (("none/x.html", "There is no folder none"), (".", "is a folder"), (log, "is a log of this trace")):
+    for out, said in (
+        ("none/x.html", "There is no folder none"),
+        (".", "is a folder"),
+        (log, "is a log of this trace"),
+    ):
         assert run("report", log, "-o", out) == 2
         assert said in capsys.readouterr().err
     assert run("report", log, "--keep", "source") == 2
