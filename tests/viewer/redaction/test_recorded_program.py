@@ -19,7 +19,7 @@ from tests.viewer.redaction.test_promise import MARK, of_archive, unfolded
 
 pytestmark = pytest.mark.compiles
 
-PROGRAM = '''
+PROGRAM = """
 import sys, torch, stepscope
 
 class Zq9classx7(torch.nn.Module):
@@ -46,7 +46,7 @@ with stepscope.trace(sys.argv[1], level="values"):
         model(torch.randn(2, 4))
     print("Zq9printx7")
     raise ValueError("Zq9exceptionx7")
-'''
+"""
 
 
 def test_no_secret_of_a_compiled_program_is_in_a_redacted_ticket(tmp_path: Path) -> None:
