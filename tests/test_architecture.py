@@ -281,7 +281,7 @@ def test_the_report_and_core_name_no_template_of_a_capability() -> None:
         for path in (ROOT / "templates" / folder).glob("*.html")
         for room in re.findall(r'"(\w+)/\w+\.html"', path.read_text("utf-8"))
     }
-    assert named == {"core", "overview"}
+    assert named == {"core", "overview", "report"}
 
 
 def tracked_files() -> list[Path]:

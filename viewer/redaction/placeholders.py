@@ -114,7 +114,8 @@ class Placeholders:
             is_sure = own_words.letters(parts) >= own_words.FEWEST_LETTERS
             if is_sure or all(_is_public(hole) or hole in own_words.texts() for hole in holes):
                 shown = iter([self._hole(hole, nested + 1) for hole in holes])
-                return "".join(next(shown) if part is None else part for part in parts)
+                said = "".join(next(shown) if part is None else part for part in parts)
+                return self._kept(said) if self.kept and not nested else said
         return None
 
     def _hole(self, text: str, nested: int) -> str:

@@ -63,8 +63,8 @@ class Redactor(Placeholders):
         replacement, kind = rules.DROPPED.get(key, (None, None))
         if kind is None or kind in self.kept:
             return None
-        for text in _texts(value):
-            self.remove(kind, text)
+        for own_kind, text in _texts(value, kind):
+            self.remove(own_kind, text)
         empty = type(value)() if isinstance(value, list | tuple | dict) else replacement
         return (empty,)
 
@@ -111,15 +111,19 @@ class Redactor(Placeholders):
         return self.sentence(name) or self.text(name, rules.OWN)
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in rows, lists and mappings."""
+_KIND_OF_FIELD = {"file": "paths", "function": "names"}
+
+
+def _texts(value: Any, kind: str) -> Iterator[tuple[str, str]]:
+    """Yield every text in rows, lists and mappings with its kind, which is `kind` unless its field says another."""
     if isinstance(value, str):
         if value:
-            yield value
+            yield kind, value
     elif isinstance(value, Mapping):
-        yield from _texts([*value, *value.values()])
+        yield from _texts([*value, *value.values()], kind)
     elif isinstance(value, list | tuple):
         for one in value:
-            yield from _texts(one)
+            yield from _texts(one, kind)
     elif is_dataclass(value) and not isinstance(value, type):
-        yield from _texts([getattr(value, field.name) for field in fields(value)])
+        for field in fields(value):
+            yield from _texts(getattr(value, field.name), _KIND_OF_FIELD.get(field.name, kind))

@@ -11,7 +11,7 @@ from stepscope.viewer.redaction import common_words
 WORD = re.compile(r"\w{4,}")
 LEAST_INSIDE = 6
 """Minimum number of characters of a word that is also looked for within other words."""
-_LEAST_LETTERS = 16
+_LEAST_LETTERS, _LEAST_LETTERS_OF_PATH = 16, 10
 _NOTHING: Mapping[str, set[str]] = {}
 
 
@@ -43,13 +43,14 @@ class Secrets:
         if [text] != self._add_words(kind, text) and is_telling(text):
             self.wholes.setdefault(" ".join(text.split()), kind)
 
-    def kind_of(self, word: str, shown: Collection[str] = ()) -> str | None:
-        """Return the kind of the secret that `word` is or holds, or None. Words in `shown` are no secrets."""
-        if word in self.words and word not in shown:
+    def kind_of(self, word: str, known: Collection[str] = ()) -> str | None:
+        """Return the kind of the secret that `word` is or holds, or None; the words `known` are no secrets."""
+        if word in self.words:
             return self.words[word]
         if len(word) <= LEAST_INSIDE:
             return None
-        return next((self.words[secret] for secret in self._inside if secret in word and secret not in shown), None)
+        inside = (secret for secret in self._inside if secret in word and secret not in known)
+        return next((self.words[secret] for secret in inside), None)
 
     def replaced(self, text: str, placeholder: Callable[[str, str], str]) -> str:
         """Return `text` with a placeholder, of the kind and the string, for each secret in it."""
@@ -78,4 +79,5 @@ def is_distinctive_inside(word: str) -> bool:
 
 def is_telling(text: str) -> bool:
     """Return whether a text is long enough to be looked for as a whole although its words may be common."""
-    return sum(map(str.isalpha, text)) >= _LEAST_LETTERS and " ".join(text.split()) not in common_words.corpus()
+    least = _LEAST_LETTERS_OF_PATH if "/" in text or "\\" in text else _LEAST_LETTERS
+    return sum(map(str.isalpha, text)) >= least and " ".join(text.split()) not in common_words.corpus()

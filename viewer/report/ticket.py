@@ -33,7 +33,7 @@ class Redaction:
 
     @property
     def sentence(self) -> str:
-        parts = [f"{count:,} {KINDS[kind][0]}" for kind, count in self.counts.items() if count]
+        parts = [f"{KINDS[kind][0]} ({count:,})" for kind, count in self.counts.items() if count]
         removed = f"Removed, each counted once: {'; '.join(parts) or 'nothing'}."
         if "values" not in self.kept:
             removed += " Numbers read from tensors are removed, too; their classes stay."

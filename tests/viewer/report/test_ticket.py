@@ -77,7 +77,7 @@ def test_markdown_of_a_hostile_log_breaks_out_of_nothing(opened: Opened) -> None
     plain = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", outside)
     assert not re.search(r"@\w|(?<!&)#\d|GH-\d|\w://", plain)
     assert "<img" not in plain
-    assert text.count("<details>") == outside.count("</details>")
+    assert plain.count("<details>") == plain.count("</details>") > 2
     assert "\x1b" not in text
 
 

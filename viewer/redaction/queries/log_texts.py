@@ -18,7 +18,7 @@ from stepscope.viewer.store.trace import Trace
 _COLUMNS = {
     "paths": ("logs.path", "strings.text", "compiles.file", "compile_events.file", "saved_tensors.file"),
     "names": (
-        "compiles.function", "compiles.frame", "compile_events.function", "sites.kernel", "arguments.name",
+        "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
         "arguments.parameter", "steps.optimizers", "uncaught_exceptions.type", "scalars.name",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
@@ -33,6 +33,7 @@ _COLUMNS = {
 _KIND_OF_KEY = {"file": "paths", "function": "names", "code": "source"}
 _HOME = re.compile(r"(?:/home/|/Users/|/users/|[A-Za-z]:\\Users\\)([^/\\\s'\"]+)")
 _LITERAL = re.compile(r"(['\"])((?:(?!\1)[^\\\n]|\\.){4,200})\1")
+_NAMES_A_HOST = re.compile(r"HOST|ADDR")
 _EMPTY: dict[str, Any] = {}
 
 Texts = dict[str, set[str]]
@@ -84,7 +85,9 @@ def _add_run(found: Texts, run: dict[str, Any]) -> None:
     for part in argv:
         found["names" if part.endswith(".py") else "environment"].add(Path(part).name if part.endswith(".py") else part)
         found["paths"].update([part] if "/" in part or "\\" in part else [])
-    for settings in (run.get("config") or _EMPTY, machine.get("variables") or _EMPTY):
+    variables = machine.get("variables") or _EMPTY
+    found["host"].update(text for name, text in variables.items() if _NAMES_A_HOST.search(name))
+    for settings in (run.get("config") or _EMPTY, variables):
         _add(found, "environment", list(settings.values()))
 
 
