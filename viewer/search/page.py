@@ -8,7 +8,7 @@ from typing import get_args
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.records.queries.artifacts import list_records
 from stepscope.viewer.search.ask import MEMORY_BYTES, MOST_ROWS, SECONDS, ask
-from stepscope.viewer.search.examples import EXAMPLES, Example
+from stepscope.viewer.search.queries.examples import EXAMPLES, Example
 from stepscope.viewer.search.queries.jump import Jump, jumps
 from stepscope.viewer.search.queries.result_file import csv_file, parquet_file
 from stepscope.viewer.search.queries.search import SearchPiece, search
@@ -105,7 +105,7 @@ def sql_page(trace: Trace, request: Request) -> SqlPage:
         except StepscopeError as error:
             problem = str(error)
     views = views_of(answer) if answer else None
-    names = views.names if views else ["table"]
+    names: list[ViewName] = views.names if views else ["table"]
     view = next((name for name in names if name == request.text("view")), names[0])
     tables = list_tables(trace)
     return SqlPage(query, answer, problem, MOST_ROWS, SECONDS, MEMORY_BYTES, tables, views, view, EXAMPLES)

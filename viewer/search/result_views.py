@@ -105,7 +105,7 @@ def _whole(value: object) -> int | None:
     if isinstance(value, bool) or value is None:
         return None
     try:
-        return int(str(value)) if isinstance(value, int | str) else int(value)  # type: ignore[call-overload, no-any-return]
+        return int(str(value)) if isinstance(value, int | str) else int(value)  # type: ignore[call-overload]
     except (ValueError, OverflowError, TypeError):
         return None
 

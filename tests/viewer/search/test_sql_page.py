@@ -14,7 +14,7 @@ import pytest
 from stepscope.viewer import cli
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.search.ask import ask
-from stepscope.viewer.search.examples import EXAMPLES, Example
+from stepscope.viewer.search.queries.examples import EXAMPLES, Example
 from stepscope.viewer.search.queries.tables import list_tables
 from stepscope.viewer.search.result_views import TimelineView, views_of
 from stepscope.viewer.store.open import open_trace
@@ -187,8 +187,9 @@ def test_a_result_is_downloaded(trace: Trace, tmp_path: Path) -> None:
     assert "result.csv" in answer.headers["content-disposition"]
     path = tmp_path / "result.parquet"
     path.write_bytes(client.get(f"/sql/parquet?{query}").content)
-    relation = duckdb.sql(f"FROM '{path}'")
-    assert relation.fetchall() == [(0, 'a,"b', None, [1, 2], 0), (1, 'a,"b', None, [1, 2], 1)]
+    with duckdb.connect() as connection:
+        rows = connection.execute(f"FROM '{path}'").fetchall()
+    assert rows == [(0, 'a,"b', None, [1, 2], 0), (1, 'a,"b', None, [1, 2], 1)]
     assert client.get("/sql/csv?query=DROP TABLE logs").status_code == 422
     assert client.get("/sql/xlsx?query=SELECT 1").status_code == 404
     assert client.get("/sql/csv").status_code == 404
