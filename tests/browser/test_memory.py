@@ -135,7 +135,7 @@ def test_run_curve_looks_closer_and_opens_a_step(visit: Visit, memory_address: s
     page.wait_for_url("**first_step=1*")
     page.mouse.move(box["x"] + box["width"] * 0.5, middle)
     expect(page.locator("[data-run-memory] .tip")).to_contain_text("step 1")
-    page.get_by_role("button", name="All").click()
+    page.get_by_role("button", name="All", exact=True).click()
     page.wait_for_url(lambda url: "first_step" not in url)
     page.mouse.click(box["x"] + box["width"] * 0.4, middle)
     page.wait_for_url("**/steps/1?log=0")

@@ -138,10 +138,12 @@ def test_plot_is_read_by_keys_and_mouse_and_opens_launches(visit: Visit, served:
 def test_chosen_statistic_is_kept_in_the_address(visit: Visit, served: str) -> None:
     page = visit.page
     page.goto(f"{served}/curves?site=0&argument=2&moment=after")
-    page.get_by_role("button", name="mean", exact=True).click()
+    page.get_by_label("Statistic").get_by_role("button", name="mean", exact=True).click()
     page.wait_for_url(re.compile("statistic=mean"))
     page.reload()
-    expect(page.get_by_role("button", name="mean", exact=True)).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_label("Statistic").get_by_role("button", name="mean", exact=True)).to_have_attribute(
+        "aria-pressed", "true"
+    )
 
 
 def test_brackets_walk_through_findings(visit: Visit, served: str) -> None:

@@ -36,7 +36,7 @@ class PageChecker(HTMLParser):
 
     def _address(self, tag: str, value: str) -> None:
         own = value.startswith(("/", "#")) and not value.startswith(("//", "/\\"))
-        if not own and not (tag == "a" and urlsplit(value).scheme in ("http", "https")) and tag != "link":
+        if not own and not (tag == "a" and urlsplit(value).scheme in ("http", "https", "vscode")) and tag != "link":
             self.wrong.append(f"{tag} leads to {value}")
         if own and tag == "a":
             self.links.append(value)

@@ -8,7 +8,7 @@ from typing import get_args
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.records.queries.artifacts import list_records
 from stepscope.viewer.search.ask import MEMORY_BYTES, MOST_ROWS, SECONDS, ask
-from stepscope.viewer.search.examples import EXAMPLES, Example
+from stepscope.viewer.search.queries.examples import EXAMPLES, Example
 from stepscope.viewer.search.queries.jump import Jump, jumps
 from stepscope.viewer.search.queries.result_file import csv_file, parquet_file
 from stepscope.viewer.search.queries.search import SearchPiece, search

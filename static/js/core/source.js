@@ -21,5 +21,5 @@ export function sourceHref(template, folder, file, line) {
 export function sourceLink(file, line) {
   const { sourceLink: template, sourceFolder: folder } = document.body.dataset;
   const href = sourceHref(template, folder, file, line);
-  return href && h("a", { class: "open-source", href, title: `Open ${file}:${line}`, "aria-label": `Open ${basename(file)}:${line}` }, " ↗");
+  return href && h("a", { class: "open-source", href, title: `Open ${file}:${line}`, "aria-label": `Open ${basename(file)}:${line}` });
 }

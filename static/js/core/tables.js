@@ -144,8 +144,9 @@ class Table {
       if (totals) found.set(index, { ...totals, unit });
     }
     if (!found.size) return;
-    const line = (name, key) => h("tr", {}, ...this.heads.map((head, index) => {
-      if (index === 0) return h("th", { scope: "row" }, name);
+    const label = Math.min(2, Math.max(1, columns[0])); // columns of the label; the first may hold narrow numbers
+    const line = (name, key) => h("tr", {}, h("th", { scope: "row", colspan: label }, name), ...this.heads.slice(label).map((head, place) => {
+      const index = place + label;
       const totals = found.get(index);
       return totals ? h("td", { class: "num", title: `${formatValue(totals[key])}${EXACT[totals.unit] ?? ""}` }, format(totals[key], totals.unit)) : h("td");
     }));

@@ -20,7 +20,7 @@ function mount(input, form) {
   const show = (jumps, commands = []) => {
     chosen = -1;
     list.replaceChildren(...jumps.map(option), ...commands.map((command, index) => commandOption(command, jumps.length + index, () => run(command))));
-    list.hidden = !jumps.length;
+    list.hidden = !list.childElementCount;
     input.setAttribute("aria-expanded", String(!list.hidden));
     input.removeAttribute("aria-activedescendant");
   };

@@ -133,7 +133,7 @@ const isReport = document.body.classList.contains("report");
 function fxNodes({ fx_nodes: postGrad, source_nodes: source = [], aten = [] }) {
   const rows = [["post-grad nodes", postGrad], ["source nodes", source], ["ATen operators", aten]].filter(([, names]) => names.length);
   if (!rows.length) return h("p", { class: "note" }, "No FX node is recorded for this kernel.");
-  return h("dl", { class: "facts" }, ...rows.map(([title, names]) => h("div", {}, h("dt", {}, title), h("dd", { class: "mono names" }, ...names.flatMap((name) => [isReport ? name : h("a", { class: "quiet", href: `/sites?${new URLSearchParams({ name })}` }, name), "  "])))));
+  return h("dl", { class: "facts" }, ...rows.map(([title, names]) => h("div", {}, h("dt", {}, title), h("dd", { class: "mono names" }, ...names.flatMap((name) => [isReport ? name : h("a", { class: "named", href: `/sites?${new URLSearchParams({ name })}` }, name), "  "])))));
 }
 
 function codePlace({ code_first_line: first }) {

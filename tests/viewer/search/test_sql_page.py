@@ -8,11 +8,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from stepscope.viewer import cli
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.search.ask import ask
+from stepscope.viewer.search.queries.examples import EXAMPLES, Example
+from stepscope.viewer.search.queries.tables import list_tables
+from stepscope.viewer.search.result_views import TimelineView, views_of
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import recorded
@@ -132,12 +136,63 @@ def test_rows_and_time_are_bounded(trace: Trace) -> None:
 
 def test_the_page(trace: Trace) -> None:
     client = Client(trace)
-    assert "Query the index" in client.get("/sql").text
+    start = client.get("/sql").text
+    assert "Which kernels take the most time?" in start
+    assert "The statistics of a tensor before or after a launch." in start
     assert "The query failed" in client.get("/sql?query=DROP TABLE logs").text
     page = client.get("/sql?query=SELECT '<script>alert(1)</script>' AS \"<b>\", NULL").text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert '<th title="VARCHAR">&lt;b&gt;</th>' in page
     assert client.get("/sql.json?query=SELECT 1 AS a").json()["answer"]["rows"] == [[1]]
+
+
+def test_every_table_and_column_has_a_meaning(trace: Trace) -> None:
+    for table in list_tables(trace):
+        assert table.meaning, table.name
+        for (column, _), meaning in zip(table.columns, table.meanings, strict=True):
+            assert meaning, f"{table.name}.{column}"
+            assert meaning.endswith("."), meaning
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.symptom)
+def test_examples_run(trace: Trace, example: Example) -> None:
+    assert ask(trace, example.query).columns
+
+
+def test_a_result_is_drawn_if_it_can_be(trace: Trace) -> None:
+    answer = ask(
+        trace, "SELECT kernel, thread, start_ns, duration_ns FROM launches JOIN sites USING (site) WHERE step = 0"
+    )
+    timeline = views_of(answer).timeline
+    assert timeline is not None
+    assert min(timeline.start) == 0
+    assert [answer.rows[row][0] for row in timeline.row] == timeline.name
+    beyond = ask(trace, "SELECT 9100000000000000000 + range * 5 AS start_unix_ns, 3 AS duration_ns FROM range(3)")
+    assert views_of(beyond).timeline == TimelineView([0, 5, 10], [3, 3, 3], [""] * 3, [""] * 3, [0, 1, 2])
+    curve = views_of(ask(trace, "SELECT step, duration_ns, NULL::DOUBLE AS none, kind FROM steps ORDER BY step")).curve
+    assert curve is not None
+    assert (curve.x, list(curve.series)) == ([0, 1, 2, 3], ["duration_ns"])
+    assert views_of(ask(trace, "SELECT kernel FROM sites")).names == ["table"]
+    client = Client(trace)
+    query = "query=SELECT step, duration_ns FROM steps"
+    assert 'data-plot="result"' in client.get(f"/sql?{query}").text
+    assert 'data-plot="result"' not in client.get(f"/sql?{query}&view=table").text
+
+
+def test_a_result_is_downloaded(trace: Trace, tmp_path: Path) -> None:
+    client = Client(trace)
+    query = "query=SELECT step, 'a,\"b' AS t, NULL::DOUBLE AS n, [1, 2] AS l, step FROM steps WHERE step < 2 ORDER BY 1"
+    answer = client.get(f"/sql/csv?{query}")
+    assert answer.text == 'step,t,n,l,step\n0,"a,""b",,"[1, 2]",0\n1,"a,""b",,"[1, 2]",1\n'
+    assert "result.csv" in answer.headers["content-disposition"]
+    path = tmp_path / "result.parquet"
+    path.write_bytes(client.get(f"/sql/parquet?{query}").content)
+    with duckdb.connect() as connection:
+        rows = connection.execute(f"FROM '{path}'").fetchall()
+    assert rows == [(0, 'a,"b', None, [1, 2], 0), (1, 'a,"b', None, [1, 2], 1)]
+    assert client.get("/sql/csv?query=DROP TABLE logs").status_code == 422
+    assert client.get("/sql/xlsx?query=SELECT 1").status_code == 404
+    assert client.get("/sql/csv").status_code == 404
 
 
 def test_the_command(log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
