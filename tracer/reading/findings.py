@@ -51,7 +51,11 @@ class Findings(Sequence[Finding]):
     def __init__(self, log: Path, rows: Sequence[Finding], launches: int) -> None:
         self.log = log
         self._rows = tuple(rows)
-        self._none = f"No findings in {launches:,} launches." if launches else "No compiled graph ran."
+        self._none = (
+            f"No findings in {launches:,} launch{'es' if launches > 1 else ''}."
+            if launches
+            else "No compiled graph ran."
+        )
 
     @overload
     def __getitem__(self, index: int) -> Finding: ...

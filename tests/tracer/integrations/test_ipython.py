@@ -16,7 +16,7 @@ from IPython.utils.capture import capture_output
 
 from stepscope.tracer.integrations.ipython import config_of
 
-OVERFLOW = "torch.compile(lambda x: (x.half() @ x.half()).float() * 0)(torch.full((8, 8), 300.0))"
+OVERFLOW = "torch.compile(lambda x: torch.softmax((x.half() @ x.half()).float(), -1))(torch.full((64, 64), 300.0))"
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def test_a_run_that_ends_well_has_steps_and_no_report(tmp_path: Path) -> None:
     (log,) = (tmp_path / "out").iterdir()
     with open_trace(log) as trace:
         answer = ask(trace, "select step, by_what from steps", 10, 60)
-    assert answer.rows == [(0, "user"), (1, "user"), (2, "user")]
+    assert answer.rows == [[0, "user"], [1, "user"], [2, "user"]]
 
 
 def test_the_report_of_an_uncaught_exception_is_written_at_the_end(tmp_path: Path) -> None:
