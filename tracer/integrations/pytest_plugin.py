@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Generator
 from contextlib import suppress
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 import pytest
@@ -63,18 +64,19 @@ class TestRecorder:
             return None
         waiter.stop()
         log = waiter.recorder.path if waiter.recorder else None
-        if log is None or _has_content(log):
-            return log
-        log.unlink()
-        with suppress(OSError):  # it holds the logs of other runs
-            log.parent.rmdir()
+        with suppress(OSError, ValueError):  # the test may have removed or emptied the log
+            if log is None or _has_content(log):
+                return log
+            log.unlink()
+            log.parent.rmdir()  # unless it holds the logs of other runs
         return None
 
 
 def _has_content(log: Path) -> bool:
     """Return whether a log has a compile or a launch, beside the graphs that were there before."""
-    content = log.read_bytes()
-    return any(name in content for name in (b'"dynamo_start"', f'"{ARTIFACT_PREFIX}{Launches.KIND}"'.encode()))
+    names = (b'"dynamo_start"', f'"{ARTIFACT_PREFIX}{Launches.KIND}"'.encode())
+    with log.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+        return any(content.find(name) >= 0 for name in names)
 
 
 def folder_name(test: str) -> str:

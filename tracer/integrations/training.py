@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ class TrainingRun:
             return
         rank = os.environ.get("RANK", "0")
         report = log.with_name("report.html" if rank == "0" else f"report_rank_{rank}.html")
-        note = f"{type(error).__name__}: {error}" if error is not None else "The training did not reach its end."
+        known = traceback.format_exception_only(error) if error is not None else ["The training did not reach its end."]
+        note = "".join(known).strip()
         print(f"stepscope: {write_report(log, report, note)}", file=sys.stderr)  # noqa: T201
 
     def _log(self, recorded: Path | None) -> Path | None:

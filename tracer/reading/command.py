@@ -10,6 +10,7 @@ from pathlib import Path
 _FOLDER = Path(__file__).parents[3]
 """Folder from which this package was imported."""
 _LONGEST_S = 600
+_MOST_NOTE = 2000
 
 
 class NotRead(Exception):
@@ -26,7 +27,7 @@ def ask(*words: str | Path) -> str:
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LONGEST_S, check=False
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise NotRead(f"The command `stepscope` could not be run: {error}") from None
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
@@ -36,8 +37,9 @@ def ask(*words: str | Path) -> str:
 
 def write_report(log: Path, report: Path, note: str) -> str:
     """Write the report of a log, with `note` on its first page; return a sentence about it, also if that failed."""
+    shown = note[:_MOST_NOTE].replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
     try:
-        ask("report", log, "--out", report, f"--note={note[:2000]}")
+        ask("report", log, "--out", report, f"--note={shown}")
     except NotRead as error:
         return f"The report of {log} could not be written: {error}"
     return f"The report of the recorded run is {report}"

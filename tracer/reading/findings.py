@@ -17,7 +17,7 @@ MOST_SHOWN = 20
 _TABLE = '<table style="text-align:left"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>'
 _CELL = '<td style="text-align:left;vertical-align:top">{}</td>'
 _HEAD = '<th style="text-align:left">{}</th>'
-_COLUMNS = ("", "finding", "source", "step")
+_COLUMNS = ("severity", "finding", "source", "step")
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,8 @@ class Findings(Sequence[Finding]):
     def __init__(self, log: Path, rows: Sequence[Finding], launches: int) -> None:
         self.log = log
         self._rows = tuple(rows)
-        self._none = (
-            f"No findings in {launches:,} launch{'es' if launches > 1 else ''}."
-            if launches
-            else "No compiled graph ran."
-        )
+        noun = "launch" if launches == 1 else "launches"
+        self._none = f"No findings in {launches:,} {noun}." if launches else "No compiled graph ran."
 
     @overload
     def __getitem__(self, index: int) -> Finding: ...
@@ -110,7 +107,7 @@ def _table(rows: Sequence[Finding]) -> str:
 
 
 def _cells(row: Finding) -> str:
-    sign = f'<span title="{escape(row.severity)}">{SIGNS.get(row.severity, "●")} {escape(row.severity)}</span>'
+    sign = f'<span style="white-space:nowrap">{SIGNS.get(row.severity, "●")} {escape(row.severity)}</span>'
     code = f"<br><code>{escape(row.code)}</code>" if row.code else ""
     source = f"{escape(row.source)}{code}" if row.source else ""
     step = "" if row.step is None else str(row.step)
