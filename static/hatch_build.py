@@ -19,9 +19,10 @@ class CustomBuildHook(BuildHookInterface[Any]):
             return
         links = runpy.run_path(str(Path(self.root) / "static" / "links.py"))
         if version == "editable":
-            # A copy: torch loads it, and must find it after the checkout was moved or cleaned.
+            # Copies: torch and pytest load them, and must find them after the checkout was moved or cleaned.
             links["make_links"](Path(self.root))
-            build_data["force_include_editable"][f"{links['MODULES']}/{links['ENTRY_POINT']}"] = links["ENTRY_POINT"]
+            for name in links["ENTRY_POINTS"]:
+                build_data["force_include_editable"][f"{links['MODULES']}/{name}"] = name
         else:
             build_data["force_include"].update(links["modules_of_the_package"](Path(self.root)))
 

@@ -22,14 +22,14 @@ else:
 FOLDER = "build/import"
 MODULES = "tracer/package"
 """What is in here is installed as ``stepscope/__init__.py`` and so on."""
-ENTRY_POINT = "_stepscope_autostart.py"
-"""The module that torch loads, which is found also where the package is not; it is installed beside it."""
+ENTRY_POINTS = ("_stepscope_autostart.py", "_stepscope_pytest.py")
+"""The modules that torch and pytest load, found also where the package is not, because they are installed beside it."""
 
 
 def modules_of_the_package(root: Path) -> dict[str, str]:
     """Where files of the checkout are installed."""
     names = sorted(file.name for file in (root / MODULES).glob("*.py"))
-    return {f"{MODULES}/{name}": name if name == ENTRY_POINT else f"stepscope/{name}" for name in names}
+    return {f"{MODULES}/{name}": name if name in ENTRY_POINTS else f"stepscope/{name}" for name in names}
 
 
 def make_links(root: Path) -> Path:

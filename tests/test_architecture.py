@@ -23,11 +23,12 @@ MAX_LINES_OF = {("tracer",): 400, ("tests", "tracer"): 400}
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version",),
     ("schema",),
-    ("wrapper", "config", "steps"),
+    ("wrapper", "config", "steps", "reading"),
     ("log",),
     ("inductor", "runtime", "aoti"),
     ("command", "recorder"),
     ("", "autostart", "demo"),
+    ("integrations",),
 )
 PURE = frozenset({"wrapper", "schema"})
 """Folders of the tracer that only parse text and load no torch."""

@@ -13,6 +13,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 ROOT = Path(__file__).resolve().parents[1]
+ENTRY_POINTS = ("_stepscope_autostart.py", "_stepscope_pytest.py")
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +63,13 @@ def test_the_wheel_has_every_module_page_style_and_script(wheel: list[str]) -> N
     expected = [name for name in expected if not name.startswith("tracer/package/")] + ["static/package.json"]
     assert len(expected) > 400
     assert [name for name in expected if f"stepscope/{name}" not in wheel] == []
-    assert {"stepscope/__init__.py", "stepscope/__main__.py", "_stepscope_autostart.py"} <= {*wheel}
+    assert {"stepscope/__init__.py", "stepscope/__main__.py", "stepscope/integrations.py", *ENTRY_POINTS} <= {*wheel}
 
 
-def test_the_wheel_owns_one_import_name_beside_the_module_that_torch_loads(wheel: list[str]) -> None:
+def test_the_wheel_owns_one_import_name_beside_the_modules_that_others_load(wheel: list[str]) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in wheel)
     tops = {name.split("/")[0] for name in wheel}
-    assert tops == {"stepscope", "_stepscope_autostart.py", *(top for top in tops if top.endswith(".dist-info"))}
+    assert tops == {"stepscope", *ENTRY_POINTS, *(top for top in tops if top.endswith(".dist-info"))}
 
 
 def test_the_folder_of_links_has_what_the_wheel_has(wheel: list[str], tmp_path: Path) -> None:

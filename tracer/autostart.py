@@ -4,24 +4,48 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from stepscope.tracer.inductor.structured_log import add_handler, remove_handler
 
+if TYPE_CHECKING:
+    from stepscope.tracer.config import TraceConfig
+    from stepscope.tracer.recorder import Recorder
 
-def wait_for_compile() -> None:
-    """Start the recorder that the environment configures (`stepscope.tracer.config`) when the first compile begins."""
-    add_handler(_Waiter(logging.DEBUG))
+
+def wait_for_compile(configure: Callable[[], TraceConfig | None] | None = None) -> Waiter:
+    """Start a recorder when the first compile begins, as `configure` or else the environment says (`config`)."""
+    waiter = Waiter(configure)
+    add_handler(waiter)
+    return waiter
 
 
-class _Waiter(logging.Handler):
+class Waiter(logging.Handler):
+    def __init__(self, configure: Callable[[], TraceConfig | None] | None = None) -> None:
+        super().__init__(logging.DEBUG)
+        self.recorder: Recorder | None = None
+        """The recorder; None before the first compile."""
+        self._configure = configure
+
     def emit(self, record: logging.LogRecord) -> None:
+        self.start(record)
+
+    def start(self, record: logging.LogRecord | None = None) -> None:
+        """Start the recorder, with the first structured record if there is one."""
         remove_handler(self)
         try:
             from stepscope.tracer.config import from_environment
             from stepscope.tracer.recorder import Recorder
 
-            config = from_environment()
+            config = (self._configure or from_environment)()
             if config is not None:
-                Recorder(config, gives_way=True).start(record)
+                self.recorder = Recorder(config, gives_way=True).start(record)
         except Exception as error:
             print(f"stepscope: nothing is recorded: {error}", file=sys.stderr)  # noqa: T201
+
+    def stop(self) -> None:
+        """Wait no longer, and end the recording if it has begun."""
+        remove_handler(self)
+        if self.recorder is not None:
+            self.recorder.stop()

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ContextDecorator, suppress
+from html import escape
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -157,6 +158,13 @@ class Recorder(ContextDecorator):
     def __repr__(self) -> str:
         state = "recording" if self._running else "not recording"
         return f"<stepscope recorder: {state}, level {self.config.level}, log {self.path or 'not begun'}>"
+
+    def _repr_html_(self) -> str:
+        """Return the state and the findings for a notebook."""
+        from stepscope.tracer.reading.findings import html_of_log
+
+        has_findings = self.path is not None and not self._running
+        return f"<p><code>{escape(repr(self))}</code></p>{html_of_log(self.path) if has_findings and self.path else ''}"
 
     def _recreate_cm(self) -> Recorder:
         """Create a recorder for each call of a decorated function, since calls may overlap."""

@@ -38,5 +38,12 @@ def __getattr__(name: str) -> Any:
     return getattr(tracer, name)
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Add the cell magic ``%%stepscope``; IPython calls this at ``%load_ext stepscope``."""
+    from stepscope.tracer.integrations.ipython import register
+
+    register(shell)
+
+
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])

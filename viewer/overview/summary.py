@@ -88,7 +88,7 @@ def findings(trace: Trace) -> dict[str, Any]:
     """Return the answer of `stepscope findings` as JSON."""
     with failures() as failed:
         facts = overview(trace)
-        answer = asdict(FindingsAnswer("stepscope-findings/1", _findings(facts), _ingest(trace, facts)))
+        answer = asdict(FindingsAnswer("stepscope-findings/1", facts.counts, _findings(facts), _ingest(trace, facts)))
     return _with_gaps(answer, failed)
 
 

@@ -82,6 +82,7 @@ class FindingsAnswer:
     """The findings in a trace, and what could not be looked at."""
 
     format: Literal["stepscope-findings/1"]
+    counts: Counts
     findings: list[SummaryFinding]
     ingest: SummaryIngest
 
