@@ -295,7 +295,7 @@ def test_log_text_stays_text(hostile: Client, path: str) -> None:
 def test_javascript_links_are_not_made(hostile: Client) -> None:
     for path in HOSTILE_PATHS:
         hrefs = re.findall(r'href="([^"]*)"', hostile.get(path).text)
-        assert all(href.startswith(("/", "#", "data:image/svg+xml")) for href in hrefs)
+        assert all(href.startswith(("/", "#", "data:image/svg+xml", "vscode://file/")) for href in hrefs)
 
 
 def test_assets_load_nothing_from_elsewhere() -> None:
