@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -183,3 +184,13 @@ def address(trace: Trace) -> Iterator[str]:
     """Where the dashboard of the trace is served."""
     with serving(trace) as where:
         yield where
+
+
+LAUNCH = re.compile(r"launch (\d+) of step")
+
+
+def launch_in_panel(page: Page) -> int:
+    """Return the number of the launch that the panel shows, once it shows one."""
+    found = LAUNCH.search(page.locator("#panel").get_by_text(LAUNCH).inner_text())
+    assert found is not None
+    return int(found[1])

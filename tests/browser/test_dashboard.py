@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from stepscope.viewer.steps.filters import timeline_height
-from tests.browser.conftest import Visit
+from tests.browser.conftest import LAUNCH, Visit, launch_in_panel
 
 pytestmark = pytest.mark.browser
 
@@ -28,7 +28,7 @@ def test_from_the_overview_to_a_launch(visit: Visit, address: str) -> None:
     page = open_launch(visit, address)
     expect(page).to_have_url(re.compile("launch="))
     panel = page.locator("#panel")
-    expect(panel.get_by_text(re.compile(r"launch \d+ \(1st of"))).to_be_visible()
+    expect(panel.get_by_text(LAUNCH)).to_be_visible()
     expect(panel.locator("table.arguments tbody tr")).not_to_have_count(0)
     expect(panel.locator(".code .line")).not_to_have_count(0)
     expect(page.locator(".launch-list tr.chosen")).to_have_count(1)
@@ -36,10 +36,11 @@ def test_from_the_overview_to_a_launch(visit: Visit, address: str) -> None:
 
 def test_keys_walk_through_launches_and_back_works(visit: Visit, address: str) -> None:
     page = open_launch(visit, address)
+    first = launch_in_panel(page)
     page.keyboard.press("ArrowRight")
-    page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(2nd of")).wait_for()
+    page.locator("#panel").get_by_text(f"launch {first + 1} of step").wait_for()
     page.go_back()
-    page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(1st of")).wait_for()
+    page.locator("#panel").get_by_text(f"launch {first} of step").wait_for()
     page.keyboard.press("Escape")
     expect(page.locator("#panel")).to_be_hidden()
     expect(page).not_to_have_url(re.compile("launch="))

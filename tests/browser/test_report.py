@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from stepscope.viewer.report.write import render_report
 from stepscope.viewer.store.trace import Trace
-from tests.browser.conftest import Visit
+from tests.browser.conftest import Visit, launch_in_panel
 
 pytestmark = pytest.mark.browser
 
@@ -27,13 +27,13 @@ def test_from_the_overview_to_a_launch(offline: Visit, report: str) -> None:
     page.goto(report)
     page.locator(".page.shown .strip a").nth(1).click()
     page.locator(".page.shown .launch-list tbody tr").nth(1).click()
-    page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(2nd of")).wait_for()
+    second = launch_in_panel(page)
     expect(page).to_have_url(re.compile("launch="))
     expect(page.locator("#panel .code .line")).not_to_have_count(0)
     page.keyboard.press("ArrowRight")
-    page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(3rd of")).wait_for()
+    page.locator("#panel").get_by_text(f"launch {second + 1} of step").wait_for()
     page.go_back()
-    page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(2nd of")).wait_for()
+    page.locator("#panel").get_by_text(f"launch {second} of step").wait_for()
     page.go_back()
     expect(page.locator("#panel")).to_be_hidden()
     page.go_back()
@@ -82,6 +82,6 @@ def test_links_that_scripts_make_lead_to_pages_of_the_report(offline: Visit, rep
         page.goto(f"{report}#{route}")
         expect(page.locator(".page.shown")).to_have_attribute("data-route", route)
         page.locator(".page.shown .launch-list tbody tr").first.click()
-        page.locator("#panel").get_by_text(re.compile(r"launch \d+ \(1st of")).wait_for()
+        launch_in_panel(page)
         links = page.eval_on_selector_all('a[href^="#/"]', "links => links.map((link) => link.getAttribute('href'))")
         assert {re.split(r"[?#]", link[1:])[0] for link in links} <= paths
