@@ -55,7 +55,7 @@ def test_the_demo_shows_its_run_and_says_how_to_go_on(demo: tuple[Path, str]) ->
     assert re.search(r"step 2: loss nan", text)
     assert "fp16 overflow in matmul (demo.py:35) becomes NaN in softmax (demo.py:36), step 2" in text
     assert f"stepscope serve {out.name}/stepscope_trace_rank_0_" in text
-    assert out.joinpath("report.html").stat().st_size < 1_000_000
+    assert out.joinpath("report.html").stat().st_size < 1_500_000
 
 
 def test_summary_json_has_every_key(recorded: Path) -> None:

@@ -58,7 +58,7 @@ def one_rank_differs(folder: Path) -> None:
         (nan_only_when_compiled, {"model.py:12": 0, "NaN": 0, "+inf 3": 1, "65,504": 1}),
         (memory_grows, {"grows": 0, "history": 0, "model.py:10": 1}),
         (recompiles_until_eager, {"model.py:10": 0, "self.step": 1, "if self.step % 2:": 1}),
-        (in_place_and_wrong, {"model.py:4": 0, "shares memory": 0, "x.add_(x.flip(0))": 1}),
+        (in_place_and_wrong, {"model.py:4": 0, "overwritten": 0, "x.add_(x.flip(0))": 1}),
         (one_rank_differs, {"model.py:10": 0, "rank 2": 0, "decode": 1}),
     ],
 )

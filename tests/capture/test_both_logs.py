@@ -38,6 +38,7 @@ CHANGES = (
     (r"\btmp[a-z0-9_]{8}\b", "FOLDER"),
     (r"\b[a-z0-9_]{8}\.log\b", "LOG"),
     (r"\b[0-9a-f]{32,64}\b", "DIGEST"),
+    (r',"TORCH_TRACE":"[^"]*"', ""),
     (r"\d+(\.\d+)?(e[-+]?\d+)?", "N"),
 )
 """What differs between two runs of a program: times, addresses, names that were drawn by lot or made of such."""

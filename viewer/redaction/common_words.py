@@ -26,9 +26,9 @@ def corpus() -> str:
     """Return all texts of stepscope, with single spaces between words."""
     top = Path(__file__).resolve().parents[2]
     paths = [path for part in ("viewer", "tracer") for path in sorted((top / part).rglob("*.py"))]
-    paths += [path for part in ("templates", "static") for path in sorted(assets.folder(part).rglob("*.*"))]
+    paths += [*sorted(assets.folder("templates").rglob("*.html")), *assets.static_files().values()]
     paths.append(Path(__file__).with_name("torch_names.json"))
-    return " ".join(" ".join(path.read_text("utf-8").split()) for path in paths if path.is_file())
+    return " ".join(" ".join(path.read_text("utf-8").split()) for path in paths)
 
 
 @cache

@@ -50,7 +50,7 @@ class Table {
   }
 
   makeSortable(head, column) {
-    if (!head.textContent.trim() || head.querySelector("a, button, input") || head.colSpan > 1) return;
+    if (!head.textContent.trim() || head.querySelector("a, button, input, .visually-hidden") || head.colSpan > 1) return;
     head.setAttribute("aria-sort", "none");
     const button = h("button", { type: "button", class: "sort", onclick: () => this.turn(column) }, ...head.childNodes);
     head.replaceChildren(button);
