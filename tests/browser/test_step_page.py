@@ -67,10 +67,12 @@ def test_a_drag_on_the_ruler_adds_up_the_launches_in_it(visit: Visit, steps_at: 
     area.get_by_role("button", name="kind", exact=True).click()
     expect(page).to_have_url(re.compile("by=kind"))
     assert set(column(area, 5)) == {"extern", "cpp"}
-    area.get_by_role("button", name="model line").click()
+    area.get_by_role("group", name="Add up by").get_by_role("button", name="model line").click()
     expect(area.locator("tbody tr")).not_to_have_count(0)
     page.reload()
-    expect(area.get_by_role("button", name="model line")).to_have_attribute("aria-pressed", "true")
+    expect(area.get_by_role("group", name="Add up by").get_by_role("button", name="model line")).to_have_attribute(
+        "aria-pressed", "true"
+    )
 
 
 def test_back_brings_an_earlier_selection_and_escape_removes_it(visit: Visit, steps_at: str) -> None:
