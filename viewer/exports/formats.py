@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 STDOUT = Path("-")
-MOST_PAGES = 1_000
+MOST_PAGES = 500
 
 
 @dataclass(frozen=True)

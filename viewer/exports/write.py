@@ -19,9 +19,9 @@ def export(
     out: Path | None,
     record: int | None = None,
     part: str | None = None,
-    pages: WantedPages = WantedPages(),
+    pages: WantedPages | None = None,
 ) -> tuple[Path, int]:
-    """Write an export in the format `form`, and return its path and the number of rows, storages, events, pages or bytes.
+    """Write an export in the format `form`, and return its path and the number of rows, events, pages or the like.
 
     `part` is a range of bytes of the payload of `record`, in the syntax of `byte_range`. Raise StepscopeError if there
     is no such format, table or record, or if the file cannot be written.
@@ -33,7 +33,7 @@ def export(
     _refuse(trace, found, path)
     try:
         count = import_module(f"stepscope.viewer.exports.{found.module}").export(
-            trace, Wanted(form, path, table, record, part, pages)
+            trace, Wanted(form, path, table, record, part, pages or WantedPages())
         )
     except BrokenPipeError:
         raise
@@ -51,7 +51,9 @@ def _refuse(trace: Trace, form: Format, path: Path) -> None:
     """Refuse to overwrite the trace, and to write raw bytes to a terminal that may interpret them."""
     if path == STDOUT:
         if form.needs_file:
-            raise StepscopeError(f"--to {form.name} writes a {form.written} and not to standard output: name one with -o.")
+            raise StepscopeError(
+                f"--to {form.name} writes a {form.written} and not to standard output: name one with -o."
+            )
         if form.is_binary and sys.stdout.isatty():
             raise StepscopeError("Bytes are not shown in a terminal as they are: name a file with -o, or pipe them.")
         return

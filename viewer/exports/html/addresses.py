@@ -20,6 +20,7 @@ STATE = {
     "/steps/{step}": {"launch"},
     "/steps/{step}/timeline.json": {"width"},
     "/graphs/{graph}": {"site"},
+    "/graphs/{graph}/memory": {"from", "to", "hide", "only"},
     "/memory": {"first_step", "last_step"},
     "/curves": {"statistic"},
     "/compile-time": {"start_ns", "end_ns"},

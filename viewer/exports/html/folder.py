@@ -49,7 +49,7 @@ def _refuse(path: Path) -> None:
     """Refuse what is no new or empty folder in a folder that exists."""
     if path.exists() and not path.is_dir():
         raise StepscopeError(f"{path} is a file: name a new or empty folder with -o.")
-    if path.is_dir() and any(os.scandir(path)):
+    if path.is_dir() and os.listdir(path):
         raise StepscopeError(f"The folder {path} is not empty: name a new or empty folder with -o.")
     if not path.absolute().parent.is_dir():
         raise StepscopeError(f"There is no folder {path.parent}: make it first, or give another -o.")

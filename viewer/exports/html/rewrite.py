@@ -79,7 +79,7 @@ class Rewriter:
             return f'{before} href="{escape(file)}"{after}{text}</a>'
         address = self._visited.target(href)
         if address and not OTHER_ORDER.isdisjoint(address.query):
-            return text  # without a link in its head, a column is sorted in the browser
+            return text.rstrip(" ▲▼")  # without a link in its head, a column is sorted in the browser
         title = "" if " title=" in before + after else f' title="{NOT_HERE}"'
         return f"{before}{title}{after}{text}</a>"
 

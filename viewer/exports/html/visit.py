@@ -148,6 +148,8 @@ class Visit:
 def _rank(address: Address) -> int:
     """Return the place of a page among others; the lowest come first."""
     path, names = address.route.path, {*address.query}
+    if path == "/records" and names:
+        return 7
     if path in LAST or names & OTHER_ROWS:
         return 6
     if path == LAUNCH:
