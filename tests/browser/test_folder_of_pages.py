@@ -52,8 +52,8 @@ def hosted(logs: Path, root: Path, most: int) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def pages_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     logs = tmp_path_factory.mktemp("logs")
-    overflow_log.recorded(graphs=2, rank=0, world_size=2).write(logs / "overflow.log")
-    memory_logs.training(keep=2, allocator=True, rank=1, world_size=2, pid=4712).write(logs / "memory.log")
+    overflow_log.recorded(graphs=2, rank=0, world_size=2).write(logs / "0_overflow.log")
+    memory_logs.training(keep=2, allocator=True, rank=1, world_size=2, pid=4712).write(logs / "1_memory.log")
     yield from hosted(logs, tmp_path_factory.mktemp("host"), 200)
 
 
@@ -80,7 +80,7 @@ def open_page(visit: Visit, address: str) -> None:
         ("graphs.html", "main tbody tr"),
         ("graphs.0.html", "table.sites"),
         ("graphs.0.memory.html", "main"),
-        ("memory.html", "[data-run-memory] canvas"),
+        ("memory.log-1.html", "[data-run-memory] canvas"),
         ("kernels.html", "main tbody tr"),
         ("values.html", "[data-plot] canvas"),
         ("compile.html", "main"),
@@ -139,9 +139,10 @@ def test_the_search_box_finds_pages_and_says_what_is_not_there(visit: Visit, pag
     expect(page.locator('#jumps [role="option"]').first).to_contain_text("Step 2")
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text("Step 2")
+    visit.settle()
     page.keyboard.press("/")
     page.keyboard.type(">open SQL")
-    page.keyboard.press("ArrowDown")
+    expect(page.locator('#jumps [role="option"]')).to_have_count(1)
     page.keyboard.press("Enter")
     expect(page.locator("#said")).to_contain_text("`stepscope serve TRACE` shows it")
 

@@ -74,8 +74,5 @@ async function lead() {
 if (globalThis.document) {
   new MutationObserver(lead).observe(document.body, { childList: true, subtree: true });
   const form = document.querySelector("form.search");
-  form?.addEventListener("submit", (event) => {
-    event.preventDefault();
-    form.querySelector(".jumps a")?.click();
-  });
+  form?.addEventListener("submit", () => form.querySelector(".jumps a")?.click());
 }
