@@ -113,6 +113,7 @@ def test_a_finding_leads_to_its_launch_and_keys_go_on(visit: Visit, pages_at: st
     page.locator("#panel h2 a").click()
     expect(page).to_have_url(re.compile(rf"/{BELOW}/kernels\.[^/]+\.html"))
     expect(page.locator("h1")).to_be_visible()
+    visit.settle()
     page.keyboard.press("]")
     expect(page).not_to_have_url(re.compile("kernels"))
 
