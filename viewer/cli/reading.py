@@ -23,8 +23,9 @@ from stepscope.viewer.cli.commands import (
     trace_argument,
     whole_number,
 )
+from stepscope.viewer.cli.progress import Progress
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.exports.formats import FORMATS, STDOUT
+from stepscope.viewer.exports.formats import FORMATS, MOST_PAGES, STDOUT, WantedPages
 from stepscope.viewer.text.source_links import EDITOR
 
 
@@ -133,17 +134,43 @@ def findings(trace: list[str], as_json: bool, latest: bool) -> None:
     metavar="RANGE",
     help="raw: write these bytes; 0-99 is the first 100, 100- the rest, -50 the last 50.",
 )
-@file_option(
-    metavar="FILE", help="Write to this file; - is standard output. chrome: a name that ends in .gz is packed."
+@click.option(
+    "--max-pages",
+    type=COUNT,
+    metavar="N",
+    default=MOST_PAGES,
+    help="html: write at most this many pages, and launches that they show; those of findings come first.",
 )
-def export(trace: list[str], to: str, table: str, record: int | None, part: str | None, out: Path | None) -> None:
-    """Write the findings, the timeline, tables or payloads of a trace for other programs."""
+@source_link_option
+@file_option(
+    metavar="FILE",
+    help="Write to this file; - is standard output. chrome: a name that ends in .gz is packed. html: a new or empty"
+    " folder.",
+)
+def export(
+    trace: list[str],
+    to: str,
+    table: str,
+    record: int | None,
+    part: str | None,
+    max_pages: int,
+    source_link: str | None,
+    out: Path | None,
+) -> None:
+    """Write the findings, the timeline, tables, payloads or pages of a trace for other programs and readers."""
     from stepscope.viewer.exports.write import export as write
     from stepscope.viewer.exports.write import filled_tables
     from stepscope.viewer.store.open import open_trace
 
+    progress, remarks = Progress(), list[str]()
+    pages = WantedPages(max_pages, source_link or "", progress.say, remarks.append)
     with open_trace(trace) as opened:
-        path, count = write(opened, to, table, out, record, part)
+        try:
+            path, count = write(opened, to, table, out, record, part, pages)
+        finally:
+            progress.clear()
+        for remark in remarks:
+            note(f"stepscope: {remark}")
         if to in ("csv", "parquet") and not count:
             filled = ", ".join(filled_tables(opened))
             note(f"stepscope: the table {table} has no rows in this trace; --table takes: {filled}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from stepscope.viewer.cli.commands import (
     source_link_option,
     trace_argument,
 )
+from stepscope.viewer.cli.progress import Progress
 from stepscope.viewer.errors import StepscopeError
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def report(
     if keep is not None and not redact:
         raise StepscopeError("--keep says what --redact keeps: give --redact, too.")
     out = writable(out or Path(f"report.{form or 'html'}"))
-    progress = _Progress()
+    progress = Progress()
     with progress, open_trace(chosen(trace, latest)) as opened:
         _refuse_log(opened, out)
         kept = keep or frozenset()
@@ -116,12 +116,12 @@ def write_report(opened: Trace, out: Path) -> None:
     from stepscope.viewer.report.write import MOST_LOG_BYTES
 
     ticket = gather(opened)
-    data = _made(ticket, None, None, MOST_LOG_BYTES, _Progress())
+    data = _made(ticket, None, None, MOST_LOG_BYTES, Progress())
     _write(writable(out), data)
     _tell(ticket, out, data, False)
 
 
-def _made(ticket: Ticket, form: str | None, max_size: int | None, embed: int, progress: _Progress) -> bytes:
+def _made(ticket: Ticket, form: str | None, max_size: int | None, embed: int, progress: Progress) -> bytes:
     if form == "md":
         from stepscope.viewer.report.markdown import render_markdown
 
@@ -184,25 +184,3 @@ def _write(out: Path, data: bytes) -> None:
         if temporary:
             with suppress(OSError):
                 os.unlink(temporary)
-
-
-class _Progress:
-    """Shows in one line of a terminal what the command is doing."""
-
-    def __init__(self) -> None:
-        self._is_shown = sys.stderr is not None and sys.stderr.isatty()
-
-    def __enter__(self) -> _Progress:
-        self.say("reading the trace")
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.clear()
-
-    def say(self, text: str) -> None:
-        if self._is_shown:
-            click.echo(f"\r\x1b[Kstepscope: {text} …", err=True, nl=False)
-
-    def clear(self) -> None:
-        if self._is_shown:
-            click.echo("\r\x1b[K", err=True, nl=False)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 STDOUT = Path("-")
+MOST_PAGES = 500
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Format:
     """Whether its bytes must not be shown in a terminal."""
     needs_file: bool = False
     """Whether it cannot be written to standard output."""
+    written: str = "file"
+    """What it writes."""
 
 
 FORMATS = (
@@ -48,8 +51,31 @@ FORMATS = (
         "compiles, steps, calls, launches, device work and live bytes for Perfetto and Holistic Trace Analysis",
     ),
     Format("sarif", "sarif", "findings.sarif", "findings", "findings in SARIF 2.1.0 for code hosts"),
+    Format(
+        "html",
+        "html.folder",
+        "stepscope_pages",
+        "pages",
+        "a folder of pages for any web server that hosts files",
+        needs_file=True,
+        written="folder",
+    ),
     Format("raw", "raw_payload", "-", "bytes", "the payload of a record", is_binary=True),
 )
+
+
+@dataclass(frozen=True)
+class WantedPages:
+    """What a folder of pages contains, and who is told about it."""
+
+    most: int = MOST_PAGES
+    """Maximum number of pages, and of launches that they show."""
+    source_link: str = ""
+    """Template of the links to lines of model source, empty for no links."""
+    say: Callable[[str], None] = lambda _: None
+    """Told what is being done, for a command that shows its progress."""
+    remark: Callable[[str], None] = lambda _: None
+    """Told a sentence about what was left out."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +88,7 @@ class Wanted:
     record: int | None = None
     part: str | None = None
     """Range of bytes of a payload, in the syntax of `byte_range`."""
+    pages: WantedPages = WantedPages()
 
 
 @contextmanager

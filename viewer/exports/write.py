@@ -7,15 +7,21 @@ from importlib import import_module
 from pathlib import Path
 
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.exports.formats import FORMATS, STDOUT, Format, Wanted
+from stepscope.viewer.exports.formats import FORMATS, STDOUT, Format, Wanted, WantedPages
 from stepscope.viewer.search.queries.tables import list_tables
 from stepscope.viewer.store.trace import Trace
 
 
 def export(
-    trace: Trace, form: str, table: str, out: Path | None, record: int | None = None, part: str | None = None
+    trace: Trace,
+    form: str,
+    table: str,
+    out: Path | None,
+    record: int | None = None,
+    part: str | None = None,
+    pages: WantedPages | None = None,
 ) -> tuple[Path, int]:
-    """Write an export in the format `form`, and return the file and the number of rows, storages, events or bytes.
+    """Write an export in the format `form`, and return its path and the number of rows, events, pages or the like.
 
     `part` is a range of bytes of the payload of `record`, in the syntax of `byte_range`. Raise StepscopeError if there
     is no such format, table or record, or if the file cannot be written.
@@ -27,12 +33,12 @@ def export(
     _refuse(trace, found, path)
     try:
         count = import_module(f"stepscope.viewer.exports.{found.module}").export(
-            trace, Wanted(form, path, table, record, part)
+            trace, Wanted(form, path, table, record, part, pages or WantedPages())
         )
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise StepscopeError(f"The file {path} cannot be written: {error.strerror or error}") from None
+        raise StepscopeError(f"The {found.written} {path} cannot be written: {error.strerror or error}") from None
     return path, count
 
 
@@ -45,7 +51,9 @@ def _refuse(trace: Trace, form: Format, path: Path) -> None:
     """Refuse to overwrite the trace, and to write raw bytes to a terminal that may interpret them."""
     if path == STDOUT:
         if form.needs_file:
-            raise StepscopeError(f"--to {form.name} writes a file and not to standard output: name one with -o.")
+            raise StepscopeError(
+                f"--to {form.name} writes a {form.written} and not to standard output: name one with -o."
+            )
         if form.is_binary and sys.stdout.isatty():
             raise StepscopeError("Bytes are not shown in a terminal as they are: name a file with -o, or pipe them.")
         return

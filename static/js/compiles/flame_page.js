@@ -1,9 +1,10 @@
 // The page of compile time: data comes from the server, and the view is kept in the address.
 import { spent } from "#js/compiles/flame_model.js";
 import { FlameView } from "#js/compiles/flame_view.js";
+import { compileHref, setState } from "#js/core/address.js";
 import { debounce, onKeys } from "#js/core/dom.js";
 import { formatNs } from "#js/core/format.js";
-import { compileHref, getJson, setState } from "#js/core/server.js";
+import { getJson, goTo } from "#js/core/server.js";
 
 const flame = JSON.parse(document.getElementById("flame-data").textContent);
 const log = new URL(location.href).searchParams.get("log");
@@ -26,7 +27,7 @@ const view = new FlameView(document.querySelector(".flame-box"), flame, {
     remember(shown, isWhole);
   },
   onOpen({ compile, log: of }) {
-    location.href = compileHref(compile, of);
+    goTo(compileHref(compile, of));
   },
 });
 say(view.view);

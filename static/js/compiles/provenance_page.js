@@ -2,7 +2,7 @@
 import { PANES, across, firstOf, groupAt, linkedLines, nameOf, parseLine, step } from "#js/compiles/provenance_model.js";
 import { h, isTyping } from "#js/core/dom.js";
 import { plural, slugOf } from "#js/core/format.js";
-import { setState } from "#js/core/server.js";
+import { setState } from "#js/core/address.js";
 
 const { map, kernels, line: wanted } = JSON.parse(document.getElementById("provenance-data").textContent);
 const related = document.getElementById("related");

@@ -1,4 +1,8 @@
-// Functions shared by served pages: requests and state in the address.
+// What served pages ask the server for. In a folder of pages, js/exports/folder.js takes the place of this module.
+
+/** Whether the pages can ask for more than they were written with. */
+export const HAS_SERVER = true;
+export const NO_LAUNCH = "The server did not return this launch.";
 
 /** Returns the response to a GET, or null if there is none; the page then stays as it is. */
 export async function getJson(url, options = {}) {
@@ -10,16 +14,7 @@ export async function getJson(url, options = {}) {
   }
 }
 
-/** Changes parameters of the address; null removes one. */
-export function setState(changes, push = false) {
-  const url = new URL(location.href);
-  for (const [name, value] of Object.entries(changes)) {
-    if (value === null) url.searchParams.delete(name);
-    else url.searchParams.set(name, value);
-  }
-  if (url.href !== location.href) history[push ? "pushState" : "replaceState"](null, "", url);
-}
-
-export function compileHref(compile, log) {
-  return `/compile/${encodeURIComponent(compile.replaceAll("/", "_"))}?log=${log}`;
+/** Opens the page at an address of the dashboard. */
+export function goTo(address) {
+  location.href = address;
 }

@@ -1,8 +1,8 @@
 // Sorts, filters, sums and copies every table that has a head and several rows, on served pages and in reports.
+import { setState } from "#js/core/address.js";
 import { copy } from "#js/core/copy.js";
 import { debounce, h } from "#js/core/dom.js";
 import { formatBytes, formatNs, formatValue, plural, thousands } from "#js/core/format.js";
-import { setState } from "#js/core/server.js";
 import { columnOf, textOf } from "#js/core/table_cells.js";
 import { csvOf, matches, orderWithin, stateOf, stateText, totalsOf } from "#js/core/table_model.js";
 

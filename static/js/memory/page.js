@@ -1,5 +1,6 @@
 // The served memory pages: they contain the curves, fetch the live storages of a node and keep their state in the address.
-import { getJson, setState } from "#js/core/server.js";
+import { setState } from "#js/core/address.js";
+import { HAS_SERVER, getJson, goTo } from "#js/core/server.js";
 import { mountGraphMemory, mountLeaks, mountRecompute, mountRun } from "#js/memory/plots.js";
 import { mountTreemap } from "#js/memory/treemap.js";
 
@@ -73,8 +74,10 @@ if (data.left) {
   const view = asked.has("from") && asked.has("to") ? [Number(asked.get("from")), Number(asked.get("to"))] : null;
   const hide = asked.has("hide") ? asked.get("hide").split(",") : null;
   const boxes = [...main.querySelectorAll("[data-memory]")];
-  plots = mountGraphMemory(boxes, data, { view, hide, remember, open: (index) => swap(nodeAddress(index), true) });
+  plots = mountGraphMemory(boxes, data, { view, hide, remember, open: HAS_SERVER ? (index) => swap(nodeAddress(index), true) : null });
   markNode();
+}
+if (data.left && HAS_SERVER) {
   main.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-swap]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -85,11 +88,11 @@ if (data.left) {
   for (const select of main.querySelectorAll(".memory-filters select")) select.addEventListener("change", () => select.form.requestSubmit());
 }
 if (data.recompute) mountRecompute(main.querySelector("[data-recompute]"), data.recompute);
-if (data.leaks) mountLeaks(main.querySelectorAll("[data-leak]"), data.leaks, (step, log) => (location.href = `/steps/${step}?log=${log}`));
+if (data.leaks) mountLeaks(main.querySelectorAll("[data-leak]"), data.leaks, (step, log) => goTo(`/steps/${step}?log=${log}`));
 if (data.run) {
   const log = data.run.log;
   mountRun(main.querySelector("[data-run-memory]"), data.run, {
-    open: (step) => (location.href = `/steps/${step}?log=${log}`),
+    open: (step) => goTo(`/steps/${step}?log=${log}`),
     fetch(first, last) {
       const query = new URLSearchParams({ log, device: data.run.device });
       if (first !== null) query.set("first_step", first);

@@ -1,6 +1,7 @@
 // A treemap of live storages: arrow keys move between cells, Enter opens the buffer.
 import { h, svg } from "#js/core/dom.js";
 import { formatBytes, formatCount, slugOf } from "#js/core/format.js";
+import { goTo } from "#js/core/server.js";
 import { neighbour, nested } from "#js/memory/treemap_model.js";
 
 const GAP = 1, LETTER = 6.6;
@@ -18,7 +19,7 @@ export function mountTreemap(box, { root = "" } = {}) {
   let current = 0;
 
   const open = (cell) => {
-    if (!root && cell.graph !== null && !cell.name.includes("[")) location.href = `/graphs/${cell.graph}/buffers/${slugOf(cell.name)}`;
+    if (!root && cell.graph !== null && !cell.name.includes("[")) goTo(`/graphs/${cell.graph}/buffers/${slugOf(cell.name)}`);
   };
 
   function draw() {

@@ -1,8 +1,8 @@
 // Commands of the search box. Those that have a key do what the key does.
+import { goTo } from "#js/core/server.js";
 
 const press = (key) => dispatchEvent(new KeyboardEvent("keydown", { key }));
 const click = (id) => document.getElementById(id)?.click();
-const go = (href) => (location.href = href);
 
 export const COMMANDS = [
   { label: "switch between light and dark", words: "theme dark light colours", run: () => click("theme-toggle") },
@@ -12,8 +12,8 @@ export const COMMANDS = [
   { label: "previous step or page", words: "earlier", key: ",", run: () => press(",") },
   { label: "copy link", words: "address url share", run: () => navigator.clipboard?.writeText(location.href) },
   { label: "copy the first table as CSV", words: "export", run: () => document.querySelector("main .table-tools button")?.click() },
-  { label: "open SQL", words: "query statement", run: () => go("/sql") },
-  { label: "download tables", words: "csv parquet export", run: () => go("/tables") },
+  { label: "open SQL", words: "query statement", run: () => goTo("/sql") },
+  { label: "download tables", words: "csv parquet export", run: () => goTo("/tables") },
   { label: "show keys", words: "help shortcuts", key: "?", run: () => click("keys-toggle") },
 ];
 

@@ -1,7 +1,8 @@
 // Continues a search piece by piece until the page is full, the logs end or the user stops it.
+import { compileHref } from "#js/core/address.js";
 import { h, known } from "#js/core/dom.js";
 import { formatBytes, formatCount } from "#js/core/format.js";
-import { compileHref, getJson } from "#js/core/server.js";
+import { getJson } from "#js/core/server.js";
 
 const MOST_HITS = 100;
 

@@ -3,7 +3,7 @@ import { h } from "#js/core/dom.js";
 import { formatBytes, formatNs, formatValue } from "#js/core/format.js";
 import { Plot } from "#js/core/plot.js";
 import { rangeOf } from "#js/core/plot_model.js";
-import { setState } from "#js/core/server.js";
+import { setState } from "#js/core/address.js";
 
 const formatOf = (name) => (/_ns$/.test(name) ? formatNs : /bytes$/.test(name) ? formatBytes : formatValue);
 const exact = (value) => (value === null ? "– (NULL)" : String(value));

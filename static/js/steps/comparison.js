@@ -26,7 +26,13 @@ export function comparison(view, chart, timeline, source, onChoice) {
         return;
       }
       const [other, own, theirs] = await Promise.all([source.timeline(step), source.sums(timeline.step), source.sums(step)]);
-      if (turn !== asked || !other) return;
+      if (turn !== asked) return;
+      if (!other) {
+        if (chart.other) chart.compare(null);
+        line.replaceChildren(`Step ${timeline.step} cannot be compared with step ${step}, whose timeline is not available here.`);
+        line.hidden = false;
+        return;
+      }
       chart.compare(new OtherStep(other, chart.whole, timeline.start_ns), source.otherWindow?.(step));
       line.replaceChildren(...sentence(view, timeline.step, option, own, theirs, source.hrefOfStep(step)));
       line.hidden = false;

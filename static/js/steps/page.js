@@ -1,6 +1,9 @@
 // The served page of a step: data comes from the server, state lives in the address.
-import { getJson, setState } from "#js/core/server.js";
+import { setState } from "#js/core/address.js";
+import { HAS_SERVER, NO_LAUNCH, getJson } from "#js/core/server.js";
+import { sumsOf } from "#js/steps/area_model.js";
 import { makeResizable } from "#js/steps/panel_width.js";
+import { prepare } from "#js/steps/timeline_model.js";
 import { mountStep } from "#js/steps/view.js";
 
 const SHARP_LAUNCHES = 20_000;
@@ -22,11 +25,8 @@ const step = mountStep(document.querySelector(".step-view"), panel, timeline, {
   marks,
   timeline: (other) => getJson(timelineUrl(detail, other)),
   otherWindow: (other) => (start_ns, end_ns, width) => getJson(timelineUrl({ start_ns, end_ns, width }, other)),
-  sums: async (other, area = null) => {
-    const span = area && { start_ns: timeline.start_ns + area.start, end_ns: timeline.start_ns + area.end };
-    return (await getJson(`/steps/${other}/area.json?${query(span)}`))?.sites ?? null;
-  },
-  missing: "The server did not return this launch.",
+  sums,
+  missing: NO_LAUNCH,
   launch: (id) => getJson(`/launches/${id}.json`),
   hrefOf: (id) => `${path}?${query({ launch: id })}`,
   hrefOfStep: (other, id = null) => `/steps/${other}?${query(id === null ? {} : { launch: id })}`,
@@ -35,9 +35,22 @@ const step = mountStep(document.querySelector(".step-view"), panel, timeline, {
 
 const asked = () => new URL(location.href).searchParams;
 
+/** Returns the sums of a step or of an area of it; without a server, those of the launches in the timeline. */
+async function sums(other, area = null) {
+  const address = (span) => `/steps/${other}/area.json?${query(span)}`;
+  if (HAS_SERVER || area === null) {
+    const span = area && { start_ns: timeline.start_ns + area.start, end_ns: timeline.start_ns + area.end };
+    return (await getJson(address(span)))?.sites ?? null;
+  }
+  const [whole, picture] = await Promise.all([getJson(address({})), getJson(timelineUrl(detail, other))]);
+  const lines = new Map(whole?.sites.map(({ site, lines }) => [site, lines]));
+  return sumsOf(prepare(picture ?? timeline), area, (site) => lines.get(site) ?? []);
+}
+
 makeResizable(panel);
 step.follow(asked());
 if (launch) step.show(launch, false);
+else if (asked().get("launch")) step.open(Number(asked().get("launch")), { push: false });
 addEventListener("popstate", () => {
   step.follow(asked());
   if (asked().get("launch")) step.open(Number(asked().get("launch")), { push: false });

@@ -4,6 +4,7 @@ import { formatNs } from "#js/core/format.js";
 import { HEALTH } from "#js/core/health.js";
 import { panelFocus } from "#js/core/panel_focus.js";
 import { say } from "#js/core/say.js";
+import { goTo } from "#js/core/server.js";
 import { areaTable } from "#js/steps/area.js";
 import { areaText, parseArea } from "#js/steps/area_model.js";
 import { comparison } from "#js/steps/comparison.js";
@@ -85,7 +86,7 @@ export function mountStep(view, panel, timeline, source) {
   }
 
   function openFound({ lane, launch, marks }) {
-    if (lane.kind === "other") location.href = source.hrefOfStep(chart.other.step, launch);
+    if (lane.kind === "other") goTo(source.hrefOfStep(chart.other.step, launch));
     else open(lane.kind === "mark" ? marks[0].launch : launch);
   }
 

@@ -4,6 +4,7 @@ import { formatNs, formatValue, slugOf } from "#js/core/format.js";
 import { countsText } from "#js/core/health.js";
 import { Plot } from "#js/core/plot.js";
 import { logFits, rangeOf, stepLabels } from "#js/core/plot_model.js";
+import { goTo } from "#js/core/server.js";
 import { NONFINITE, STATISTICS, vocabulary } from "#js/core/vocabulary.js";
 import { HeatMap } from "#js/values/heat.js";
 import { byOwner } from "#js/values/owners.js";
@@ -13,7 +14,7 @@ const WHY = "no finite element, or not read";
 /** Opens an address if it exists, because a report contains only some pages. */
 function go(context, address) {
   const href = `${context.root}${address}`;
-  if (context.leads?.(href) ?? true) location.href = href;
+  if (context.leads?.(href) ?? true) goTo(href);
 }
 
 function openAt(context, log) {

@@ -93,7 +93,7 @@ def test_the_memory_snapshot(trace: Trace, tmp_path: Path) -> None:
 
 
 def test_errors_say_what_there_is(trace: Trace, tmp_path: Path) -> None:
-    with pytest.raises(StepscopeError, match="there are: csv, parquet, memory_snapshot, chrome, sarif, raw"):
+    with pytest.raises(StepscopeError, match="there are: csv, parquet, memory_snapshot, chrome, sarif, html, raw"):
         export(trace, "xlsx", "storages", None)
     with pytest.raises(StepscopeError, match="--table nothing is not known; there are: allocator"):
         export(trace, "csv", "nothing", None)
