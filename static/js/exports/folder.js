@@ -16,7 +16,7 @@ function contents() {
 
 /** Returns the key of an address and the parameters that choose no other page, like viewer/exports/html/addresses.py. */
 export function keyOf(routes, address) {
-  const url = new URL(address, "http://folder");
+  const url = new URL(address, "folder:/");
   const path = decodeURIComponent(url.pathname);
   const names = routes.find(([pattern]) => new RegExp(`^${pattern}$`).test(path))?.[1] ?? [];
   const asked = [...url.searchParams].filter(([, value]) => value !== "");
