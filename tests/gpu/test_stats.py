@@ -163,6 +163,23 @@ def test_views(dtype: torch.dtype) -> None:
     assert np.isnan(row["mean"])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int32], ids=str)
+def test_views_in_contiguous_pieces(dtype: torch.dtype) -> None:
+    joint = random(dtype, 4 * 256 * 3 * 8 * 64).view(4, 256, 3, 8, 64)
+    q, k, v = joint.permute(2, 0, 3, 1, 4).unbind(0)
+    if dtype.is_floating_point:
+        k[3, 7, 100, 5] = float("inf")  # only some parts of k are read exactly
+        v[0, 0, 0, 0] = float("nan")
+    wide = random(dtype, 32 * 40 * 512, 1).view(32, 40, 512)
+    views = [
+        q, k, v, q.transpose(1, 2), wide[:, 3:30, 64:256], wide[1:, :, 8:], wide[:, :, 16:32], wide[:5, :, :136],
+        wide[:, 0].unsqueeze(1).expand(32, 6, 512), wide[:, 2:3, 8:504].expand(32, 7, 496), wide[:, :, 3:259],
+        wide.view(4, 8, 40, 512)[:, 2:6, 1:9, :64],
+    ]  # fmt: skip
+    for row, view in zip(read(*views), views, strict=True):
+        check(row, view, f"{tuple(view.shape)} {view.stride()}")
+
+
 def test_what_is_not_read_is_said() -> None:
     from stepscope.tracer.runtime.stats.cuda import CudaReader, unreadable
 

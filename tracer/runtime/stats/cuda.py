@@ -44,7 +44,7 @@ def unreadable(tensor: Tensor) -> str | None:
     """Return why `CudaReader` cannot read a tensor, or None if it can."""
     if name_of(tensor.dtype) not in cuda_rows.KINDS:
         return f"{name_of(tensor.dtype)}: not read on CUDA"
-    if cuda_rows.view_table(tensor.shape, tensor.stride()) is None:
+    if cuda_rows.view_table(tensor.shape, tensor.stride(), tensor.itemsize) is None:
         return f"more than {cuda_rows.DIMENSIONS} dimensions that are not contiguous"
     return None
 
@@ -113,23 +113,20 @@ class CudaReader:
         return arena.read(launches, len(self.looked_at))
 
     def _group(self, tensors: Sequence[Tensor], first: int, most_bytes: int | None, most: int) -> _Group:
-        numels: list[int] = []
+        numels = [tensor.numel() if unreadable(tensor) is None else 0 for tensor in tensors]
+        kinds = [cuda_rows.KINDS.get(name_of(tensor.dtype), (0, 1)) for tensor in tensors]
+        steps = [cuda_rows.sample_step(n, size, most_bytes) for n, (_, size) in zip(numels, kinds, strict=True)]
+        units = list(map(cuda_rows.units_to_read, numels, [size for _, size in kinds], steps))
+        per = cuda_rows.units_per_program(units, most)
         plans: list[int] = []
         tables: list[list[int]] = []
         start = 0
-        for tensor in tensors:
-            can_read = unreadable(tensor) is None
-            kind, size = cuda_rows.KINDS.get(name_of(tensor.dtype), (0, 1))
-            numel = tensor.numel() if can_read else 0
-            form, table = cuda_rows.view_table(tensor.shape, tensor.stride()) or (0, [])
-            step = cuda_rows.sample_step(numel, size, most_bytes)
-            count, per = cuda_rows.programs(numel, size, step, most)
-            numels.append(numel)
+        for tensor, numel, (kind, size), step, read in zip(tensors, numels, kinds, steps, units, strict=True):
+            form, table = cuda_rows.view_table(tensor.shape, tensor.stride(), size) or (0, [])
             plans.append(cuda_rows.plan(kind, size, form, start, per, step))
-            tables.append(table or [0] * (3 * cuda_rows.DIMENSIONS))
-            looked_at = cuda_rows.sampled_units(numel, size, step) * cuda_rows.UNIT // size if step > 1 else numel
-            self.looked_at.append(looked_at)
-            start += count
+            tables.append(table or [0] * cuda_rows.TABLE_WORDS)
+            self.looked_at.append(read * cuda_rows.UNIT // size if step > 1 else numel)
+            start += cuda_rows.programs(numel, read, per)
         has_views = any(any(table) for table in tables)
         takes = next(n for n in SIZES if n >= len(tensors))
         padding = takes - len(tensors)

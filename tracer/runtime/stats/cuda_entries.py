@@ -14,16 +14,18 @@ from stepscope.tracer.runtime.stats.cuda_kernel import read_part
 
 
 @triton.jit
-def _pick(program, new_address, new_numel, new_plan, new_index, address, numel, plan, index):
-    """Return the new tensor if this program is not before the first program that reads it, else the other one."""
-    is_new = program >= ((new_plan >> 9) & 0x7FFFFF)
-    address = tl.where(is_new, new_address, address)
-    return (
-        address,
-        tl.where(is_new, new_numel, numel),
-        tl.where(is_new, new_plan, plan),
-        tl.where(is_new, new_index, index),
-    )
+def _find(program, addresses, numels, plans, FIRST: tl.constexpr, COUNT: tl.constexpr):
+    """Return address, numel, plan and number of the tensor that `program` reads, by bisection."""
+    if COUNT == 1:
+        address, numel, plan = addresses[FIRST], numels[FIRST], plans[FIRST]
+        index = tl.full((), FIRST, tl.int64)
+    else:
+        HALF: tl.constexpr = COUNT // 2
+        if program < ((plans[FIRST + HALF] >> 9) & 0x7FFFFF):
+            address, numel, plan, index = _find(program, addresses, numels, plans, FIRST, HALF)
+        else:
+            address, numel, plan, index = _find(program, addresses, numels, plans, FIRST + HALF, HALF)
+    return address, numel, plan, index
 
 
 @triton.jit(do_not_specialize=list(range(5)))
@@ -49,11 +51,7 @@ def read4(
     VIEWS: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0).to(tl.int64)
-    index = tl.zeros_like(program)
-    address, numel, plan = a0, n0, p0
-    address, numel, plan, index = _pick(program, a1, n1, p1, 1, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a2, n2, p2, 2, address, numel, plan, index)
-    address, numel, plan, index = _pick(program, a3, n3, p3, 3, address, numel, plan, index)
+    address, numel, plan, index = _find(program, (a0, a1, a2, a3), (n0, n1, n2, n3), (p0, p1, p2, p3), 0, 4)
     read_part(slots, table, address, numel, plan, index, program, VIEWS, PACKED)
 
 
@@ -75,10 +73,7 @@ def read16(
     numels = (n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, n11, n12, n13, n14, n15)
     plans = (p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13, p14, p15)
     program = tl.program_id(0).to(tl.int64)
-    index = tl.zeros_like(program)
-    address, numel, plan = a0, n0, p0
-    for i in tl.static_range(1, 16):
-        address, numel, plan, index = _pick(program, addresses[i], numels[i], plans[i], i, address, numel, plan, index)
+    address, numel, plan, index = _find(program, addresses, numels, plans, 0, 16)
     read_part(slots, table, address, numel, plan, index, program, VIEWS, PACKED)
 
 
@@ -130,8 +125,5 @@ def read64(
         p46, p47, p48, p49, p50, p51, p52, p53, p54, p55, p56, p57, p58, p59, p60, p61, p62, p63,
     )  # fmt: skip
     program = tl.program_id(0).to(tl.int64)
-    index = tl.zeros_like(program)
-    address, numel, plan = a0, n0, p0
-    for i in tl.static_range(1, 64):
-        address, numel, plan, index = _pick(program, addresses[i], numels[i], plans[i], i, address, numel, plan, index)
+    address, numel, plan, index = _find(program, addresses, numels, plans, 0, 64)
     read_part(slots, table, address, numel, plan, index, program, VIEWS, PACKED)

@@ -24,7 +24,9 @@ F32, BF16, F16 = tl.constexpr(layout.F32), tl.constexpr(layout.BF16), tl.constex
 F64 = tl.constexpr(layout.F64)
 ROW_WORDS, UNIT_LOG = tl.constexpr(layout.ROW_WORDS), tl.constexpr(layout.UNIT_LOG)
 COUNT_BITS, DIMENSIONS = tl.constexpr(layout.COUNT_BITS), tl.constexpr(layout.DIMENSIONS)
-PERMUTED, STRIDED = tl.constexpr(layout.PERMUTED), tl.constexpr(layout.STRIDED)
+STRIDED, PITCHED = tl.constexpr(layout.STRIDED), tl.constexpr(layout.PITCHED)
+VECTOR, VECTORS = tl.constexpr(layout.VECTOR), tl.constexpr(layout.UNIT // layout.VECTOR // 2)  # of half a unit
+TABLE_BYTES, PIECES = tl.constexpr(8 * layout.TABLE_WORDS), tl.constexpr(3 * layout.DIMENSIONS)
 BIG, SHRINK, GROW = tl.constexpr(2.0**400), tl.constexpr(2.0**-600), tl.constexpr(2.0**600)
 TILE, LANE_BITS = tl.constexpr(512), tl.constexpr(10)  # a lane sees at most MOST_UNITS * UNIT / TILE elements
 INFINITY = tl.constexpr(float("inf"))
@@ -39,6 +41,21 @@ def _now():
 @triton.jit
 def _merge_fast(s0, q0, n0, x0, z0, t0, s1, q1, n1, x1, z1, t1):
     return s0 + s1, q0 + q1, tl.minimum(n0, n1), tl.maximum(x0, x1), z0 + z1, t0 + t1
+
+
+@triton.jit
+def _merge_two(s0, q0, s1, q1):
+    return s0 + s1, q0 + q1
+
+
+@triton.jit
+def _merge_counts(n0, x0, z0, t0, n1, x1, z1, t1):
+    return tl.minimum(n0, n1), tl.maximum(x0, x1), z0 + z1, t0 + t1
+
+
+@triton.jit
+def _summed(x, IN_PIECES: tl.constexpr):
+    return tl.sum(x, 1) if IN_PIECES else x
 
 
 @triton.jit
@@ -92,44 +109,94 @@ def _count(x, low, high, zeros, smalls, KIND: tl.constexpr, PACKED: tl.constexpr
 
 
 @triton.jit
-def _fast(address, units, step, KIND: tl.constexpr, PACKED: tl.constexpr):
-    """Read `units` units, every `step`-th one, starting at `address`, a multiple of 16."""
+def _half(address, vector, places, WIDTH: tl.constexpr, IN_PIECES: tl.constexpr):
+    """Return pointers to the elements, `WIDTH` of a vector, of half a unit that begins with vector number `vector`."""
+    if IN_PIECES:
+        in_piece, group, pitch, group_pitch = places
+        vector += tl.arange(0, VECTORS).to(tl.uint32)
+        piece = vector // in_piece
+        outer = piece // group
+        vector -= piece * in_piece
+        piece -= outer * group
+        there = vector.to(tl.int64) + piece.to(tl.int64) * pitch + outer.to(tl.int64) * group_pitch
+        first = tl.multiple_of(there * WIDTH, WIDTH)
+        pointers = address + (first[:, None] + tl.arange(0, WIDTH)[None, :])
+    else:
+        pointers = address + vector.to(tl.int64) * WIDTH + tl.arange(0, VECTORS * WIDTH)
+    return pointers
+
+
+@triton.jit
+def _fast(address, first, units, step, table, KIND: tl.constexpr, PACKED: tl.constexpr, IN_PIECES: tl.constexpr):
+    """Read `units` units, every `step`-th one from number `first` on; `address` is that of unit 0, a multiple of 16."""
     element: tl.constexpr = tl.float32 if KIND == F32 else (tl.bfloat16 if KIND == BF16 else tl.float16)
-    LANES: tl.constexpr = 1024 if KIND == F32 else 2048
+    WIDTH: tl.constexpr = 4 if KIND == F32 else 8
     counter: tl.constexpr = element if PACKED else tl.float32
-    here = tl.multiple_of(address.to(tl.pointer_type(element)), 16) + tl.arange(0, LANES)
-    a = tl.load(here)
-    b = tl.load(here + LANES)
-    middle = tl.sum(a.to(tl.float32) + b.to(tl.float32), 0) * (0.5 / LANES)
-    s = tl.zeros((LANES,), tl.float32)
-    q = tl.zeros((LANES,), tl.float32)
-    low = tl.full((LANES,), INFINITY, counter)
-    high = tl.full((LANES,), -INFINITY, counter)
-    zeros = tl.zeros((LANES,), counter)
-    smalls = tl.zeros((LANES,), counter)
-    jump = step * (2 * LANES)
+    start = tl.multiple_of(address.to(tl.pointer_type(element)), 16)
+    if IN_PIECES:
+        in_piece = tl.load(table + PIECES).to(tl.uint32)
+        group = tl.load(table + PIECES + 1).to(tl.uint32)
+        places = in_piece, group, tl.load(table + PIECES + 2), tl.load(table + PIECES + 3)
+    else:
+        places = 0, 0, 0, 0
+    vector = (first * (2 * VECTORS)).to(tl.uint32)
+    jump = (step * (2 * VECTORS)).to(tl.uint32)
+    a = tl.load(_half(start, vector, places, WIDTH, IN_PIECES))
+    b = tl.load(_half(start, vector + VECTORS, places, WIDTH, IN_PIECES))
+    together = a.to(tl.float32) + b.to(tl.float32)
+    middle = tl.sum(together) * (0.5 / (VECTORS * WIDTH))
+    s = _summed(tl.full(a.shape, 0.0, tl.float32), IN_PIECES)
+    q = s
+    low = tl.full(a.shape, INFINITY, counter)
+    high = tl.full(a.shape, -INFINITY, counter)
+    zeros = tl.full(a.shape, 0.0, counter)
+    smalls = tl.full(a.shape, 0.0, counter)
     for unit in range(units):
-        there = here + tl.minimum(unit + 1, units - 1) * jump
-        next_a = tl.load(there)
-        next_b = tl.load(there + LANES)
+        vector += tl.where(unit + 1 < units, jump, 0).to(tl.uint32)
+        next_a = tl.load(_half(start, vector, places, WIDTH, IN_PIECES))
+        next_b = tl.load(_half(start, vector + VECTORS, places, WIDTH, IN_PIECES))
         d = a.to(tl.float32) - middle
-        s += d
-        q += d * d
+        s += _summed(d, IN_PIECES)
+        q += _summed(d * d, IN_PIECES)
         low, high, zeros, smalls = _count(a, low, high, zeros, smalls, KIND, PACKED)
         d = b.to(tl.float32) - middle
-        s += d
-        q += d * d
+        s += _summed(d, IN_PIECES)
+        q += _summed(d * d, IN_PIECES)
         low, high, zeros, smalls = _count(b, low, high, zeros, smalls, KIND, PACKED)
         a = next_a
         b = next_b
-    s_, q_, low_, high_, zeros_, smalls_ = tl.reduce(
-        (s, q, low.to(tl.float32), high.to(tl.float32), zeros.to(tl.float32), smalls.to(tl.float32)), 0, _merge_fast
-    )
+    if IN_PIECES:
+        s_, q_ = tl.reduce((s, q), 0, _merge_two)
+        low_, high_, zeros_, smalls_ = tl.reduce(
+            (low.to(tl.float32), high.to(tl.float32), zeros.to(tl.float32), smalls.to(tl.float32)), None, _merge_counts
+        )
+    else:
+        s_, q_, low_, high_, zeros_, smalls_ = tl.reduce(
+            (s, q, low.to(tl.float32), high.to(tl.float32), zeros.to(tl.float32), smalls.to(tl.float32)), 0, _merge_fast
+        )
     near: tl.constexpr = INFINITY if KIND == F32 else (2.0**126 if KIND == BF16 else 2.0**14)
     # Squares of differences in a narrower range underflow in float32.
     wide_enough = (high_ == low_) | (high_ - low_ > 1e-14)
     plain = (tl.abs(s_) < INFINITY) & (q_ < INFINITY) & (high_ < near) & (-low_ < near) & wide_enough
     return plain, middle, s_, q_, low_, high_, zeros_, smalls_
+
+
+@triton.jit
+def _fast_of(address, first, units, step, table, kind, PACKED: tl.constexpr, IN_PIECES: tl.constexpr):
+    """Do what `_fast` does for a kind that is known only when the kernel runs."""
+    if kind == F32:
+        plain, middle, s, q, low, high, zeros, smalls = _fast(
+            address, first, units, step, table, F32, PACKED, IN_PIECES
+        )
+    elif kind == BF16:
+        plain, middle, s, q, low, high, zeros, smalls = _fast(
+            address, first, units, step, table, BF16, PACKED, IN_PIECES
+        )
+    else:
+        plain, middle, s, q, low, high, zeros, smalls = _fast(
+            address, first, units, step, table, F16, PACKED, IN_PIECES
+        )
+    return plain, middle, s, q, low, high, zeros, smalls
 
 
 @triton.jit
@@ -180,7 +247,7 @@ def _exact(
         if VIEWS:  # noqa: SIM102 (the compiler knows one, the device the other)
             if form != 0:
                 placed, logical = _places(tl.where(inside, index, 0), table)
-                offset = tl.where(form == STRIDED, placed, index)
+                offset = tl.where(form >= STRIDED, placed, index)
         x, rank = value(raw(address, size_log, offset, inside), kind, size_log)
         size = tl.abs(x)
         finite = inside & (size < INFINITY)
@@ -247,7 +314,7 @@ def read_part(
     per = (plan >> 32) & 0xFFFF
     step = (plan >> 48) & 0x7FFF
     unit_log = UNIT_LOG - size_log
-    head = tl.where(form == STRIDED, 0, ((0 - address) & 15) >> size_log)
+    head = tl.where(form >= STRIDED, 0, ((0 - address) & 15) >> size_log)
     head = tl.minimum(head, numel)
     units = (numel - head) >> unit_log
     units = tl.where(step > 1, ((numel >> unit_log) - 1) // step, units)
@@ -270,15 +337,24 @@ def read_part(
     other_counts = tl.full((), 0, tl.int64)
     first = tl.full((), MOST, tl.int64)
     plain = False
-    if (part > 0) & (kind < F64) & (form != STRIDED) & (mine > 0):
-        start = address + ((head + ((first_unit * step) << unit_log)) << size_log)
+    entries = (table + index * TABLE_BYTES).to(tl.pointer_type(tl.int64))
+    start = address + (head << size_log)
+    if (part > 0) & (kind < F64) & (form != STRIDED) & (mine > 0) & ((start & 15) == 0):
         count = mine.to(tl.int32)
-        if kind == F32:
-            plain, middle, s4, q4, low4, high4, zeros, smalls = _fast(start, count, step, F32, PACKED)
-        elif kind == BF16:
-            plain, middle, s4, q4, low4, high4, zeros, smalls = _fast(start, count, step, BF16, PACKED)
+        unit = first_unit * step
+        if VIEWS:
+            if form == PITCHED:
+                plain, middle, s4, q4, low4, high4, zeros, smalls = _fast_of(
+                    start, unit, count, step, entries, kind, PACKED, True
+                )
+            else:
+                plain, middle, s4, q4, low4, high4, zeros, smalls = _fast_of(
+                    start, unit, count, step, entries, kind, PACKED, False
+                )
         else:
-            plain, middle, s4, q4, low4, high4, zeros, smalls = _fast(start, count, step, F16, PACKED)
+            plain, middle, s4, q4, low4, high4, zeros, smalls = _fast_of(
+                start, unit, count, step, entries, kind, PACKED, False
+            )
         if plain:
             away = middle.to(tl.float64) - zero_point
             s = s4.to(tl.float64) + away * amount
@@ -287,7 +363,6 @@ def read_part(
             high = order(high4.to(tl.float64))
             other_counts = zeros.to(tl.int64) | ((smalls - zeros).to(tl.int64) << (2 * COUNT_BITS))
     if (plain == 0) & (amount > 0):
-        entries = (table + index * (24 * DIMENSIONS)).to(tl.pointer_type(tl.int64))
         if kind == F64:
             s, q, sb, qb, qs, low, high, bad_counts, other_counts, first = _exact(
                 address, plan, entries, amount, head, gap, first_unit, step, unit_log, zero_point, VIEWS, True

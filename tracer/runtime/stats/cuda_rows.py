@@ -52,7 +52,14 @@ MOST_UNITS = 62
 which is exact up to 256, and `_exact` counts up to 16 in 10 bits."""
 MOST_PROGRAMS = 1 << 22
 DIMENSIONS = 5
-LINEAR, PERMUTED, STRIDED = range(3)
+LINEAR, PERMUTED, STRIDED, PITCHED = range(4)
+"""Forms of tensors: contiguous, dense in another order, any other view, and a view of contiguous pieces of memory at
+equal distances (`pieces`), such as q, k and v of one matrix product."""
+VECTOR = 16
+"""Size in bytes of what a thread loads at once."""
+PIECE_WORDS = 4
+TABLE_WORDS = 3 * DIMENSIONS + PIECE_WORDS
+"""Words of a tensor in the table of views: `view_table`, then `pieces`."""
 WARPS = 8
 FLAG_WORDS = 64
 COPY_WORDS = 1024
@@ -68,18 +75,24 @@ def plan(kind: int, size: int, form: int, first: int, per: int, step: int) -> in
     return kind | (size.bit_length() - 1) << 5 | form << 7 | first << 9 | per << 32 | step << 48
 
 
-def programs(numel: int, size: int, step: int, at_once: int) -> tuple[int, int]:
-    """Return the number of programs for a tensor and their units, if the device runs `at_once` programs at a time.
+def units_to_read(numel: int, size: int, step: int) -> int:
+    """Return the number of units of a tensor that are read."""
+    return sampled_units(numel, size, step) if step > 1 else numel * size // UNIT
+
+
+def units_per_program(units: Sequence[int], at_once: int) -> int:
+    """Return how many units of tensors with `units` a program reads, if the device runs `at_once` programs at a time.
 
     Programs fill whole rounds, since a round of few programs takes as long as a full one.
     """
-    units = sampled_units(numel, size, step) if step > 1 else numel * size // UNIT
-    if not units:
-        return (1, 1) if numel else (0, 1)
-    at_once = max(1, at_once - 1)  # one more reads the elements before and after the units
-    rounds = math.ceil(units / (at_once * MOST_UNITS))
-    per = math.ceil(units / (at_once * rounds))
-    return math.ceil(units / per) + 1, per
+    at_once = max(1, at_once - len(units))  # for each tensor, one more reads the elements before and after the units
+    rounds = math.ceil(sum(units) / (at_once * MOST_UNITS))
+    return math.ceil(sum(units) / (at_once * rounds)) if rounds else 1
+
+
+def programs(numel: int, units: int, per: int) -> int:
+    """Return the number of programs for a tensor of which each program reads `per` units."""
+    return math.ceil(units / per) + 1 if numel else 0
 
 
 def sampled_units(numel: int, size: int, step: int) -> int:
@@ -96,36 +109,63 @@ def sample_step(numel: int, size: int, most_bytes: int | None) -> int:
     return min(math.ceil((units - 1) / most), units - 1, 0x7FFF)
 
 
-def view_table(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, list[int]] | None:
-    """Return the form of a view, and (size, stride, row-major stride) of each dimension, as one list.
+def view_table(shape: Sequence[int], stride: Sequence[int], size: int) -> tuple[int, list[int]] | None:
+    """Return the form of a view whose elements have `size` bytes, and the `TABLE_WORDS` of one that is not contiguous.
 
-    Dimensions are sorted by decreasing stride and merged if possible; the table is padded in front with dimensions of
-    size 1. Returns None if more dimensions are left than the kernel takes.
+    They are (size, stride, row-major stride) of each dimension, and `pieces`. Dimensions are in the order of
+    `_dimensions` and merged if possible; the table is padded in front with dimensions of size 1. Returns None if more
+    dimensions are left than the kernel takes.
     """
+    dims = _dimensions(shape, stride)
+    joined: list[tuple[int, int, int]] = []
+    for count, step, weight in dims:
+        if joined and joined[-1][1] == count * step and joined[-1][2] == count * weight:
+            count *= joined.pop()[0]
+        joined.append((count, step, weight))
+    expected, form = 1, LINEAR
+    for count, step, weight in reversed(joined):
+        if step != expected:
+            form = STRIDED
+        elif weight != expected and form == LINEAR:
+            form = PERMUTED
+        expected *= count
+    if form == LINEAR:
+        return form, []
+    if len(joined) > DIMENSIONS:
+        return None
+    found = pieces(dims, size) if form == STRIDED else None
+    padded = [(1, 0, 0)] * (DIMENSIONS - len(joined)) + joined
+    table = [number for dim in padded for number in dim]
+    return (form, [*table, *[0] * PIECE_WORDS]) if found is None else (PITCHED, [*table, *found])
+
+
+def _dimensions(shape: Sequence[int], stride: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Return (size, stride, row-major stride) of each dimension by decreasing stride, but those of stride 0 first."""
     logical, weight = [], 1
     for size in reversed(shape):
         logical.append(weight)
         weight *= size
     dims = [(s, m, w) for s, m, w in zip(shape, stride, reversed(logical), strict=True) if s != 1]
-    dims.sort(key=lambda dim: (dim[1], dim[2]), reverse=True)
-    joined: list[tuple[int, int, int]] = []
-    for size, step, weight in dims:
-        if joined and joined[-1][1] == size * step and joined[-1][2] == size * weight:
-            size *= joined.pop()[0]
-        joined.append((size, step, weight))
-    expected, form = 1, LINEAR
-    for size, step, weight in reversed(joined):
-        if step != expected:
-            form = STRIDED
-        elif weight != expected and form == LINEAR:
-            form = PERMUTED
-        expected *= size
-    if form == LINEAR:
-        return form, []
-    if len(joined) > DIMENSIONS:
+    return sorted(dims, key=lambda dim: (dim[1] == 0, dim[1], dim[2]), reverse=True)
+
+
+def pieces(dims: Sequence[tuple[int, int, int]], size: int) -> list[int] | None:
+    """Return how to read a view in contiguous pieces of whole vectors, or None if it has other pieces.
+
+    The numbers are the vectors of a piece, the pieces of a group, and the distances in vectors between pieces and
+    between groups.
+    """
+    joined: list[tuple[int, int]] = []
+    for count, step, _ in dims:
+        if joined and joined[-1][1] == count * step:
+            count *= joined.pop()[0]
+        joined.append((count, step))
+    (in_piece, unit), outer = joined[-1], [(1, 0)] * (3 - len(joined)) + joined[:-1]
+    distances = [step * size for _, step in outer]
+    if unit != 1 or len(outer) != 2 or any(n % VECTOR for n in (in_piece * size, *distances)):
         return None
-    joined = [(1, 0, 0)] * (DIMENSIONS - len(joined)) + joined
-    return form, [number for dim in joined for number in dim]
+    group, between_groups, between_pieces = outer[1][0], distances[0] // VECTOR, distances[1] // VECTOR
+    return [in_piece * size // VECTOR, group, between_pieces, between_groups]
 
 
 def finish(words: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
