@@ -58,6 +58,7 @@ bench-units: .venv/.installed-test ## a STORE of 64 ranks with 1 and 2 workers, 
 bench-gpu: .venv/.installed-test compiler ## the same on a CUDA device (bring your own torch with CUDA into .venv)
 	$(BIN)/python -m tests.benchmarks.bench_gpu
 	$(BIN)/python -m tests.benchmarks.bench_ring
+	$(BIN)/python -m tests.benchmarks.bench_gpu_large
 	$(BIN)/python -m tests.benchmarks.bench_gpu_stats
 
 pictures: .venv/.installed-test compiler browser ## take the pictures of the documentation again (minutes)

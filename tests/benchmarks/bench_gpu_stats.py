@@ -55,6 +55,31 @@ def bandwidth() -> None:
                 print(f"{label:<34}{a:14.1f}{b:12.1f}{x.nbytes / b / 1e6:8.2f}{a / b:14.1%}", flush=True)
 
 
+def many() -> None:
+    """Print the bandwidth of readings of many tensors, and of views; `torch.sum` takes a launch for each tensor."""
+    print()
+    joint = [torch.randn(4, 2048, 3, 16, 128, device="cuda", dtype=torch.bfloat16) for _ in range(16)]
+    views = [view for one in joint for view in one.permute(2, 0, 3, 1, 4).unbind(0)]
+    for name, tensors in (
+        *((f"{n} x {mib} MiB bfloat16", _randoms(n, mib)) for n in (4, 16, 64) for mib in (1, 8, 32)),
+        ("3 x 32 MiB, q, k and v of one product", views[:3]),
+        ("48 x 32 MiB, q, k and v of 16 products", views),
+        ("8 x 32 MiB, transposed", [x.view(2048, 8192).t() for x in _randoms(8, 32)]),
+        ("4 x 32 MiB, every second element", [x[::2] for x in _randoms(4, 64)]),
+    ):
+        reader = CudaReader(tensors)
+        times = []
+        for _ in range(TURNS):
+            times.append(device_us(lambda reader=reader, tensors=tensors: reader(tensors)))  # type: ignore[misc]
+            arena_of(0).flush()
+        middle = statistics.median(times)
+        print(f"{name:<42}{middle:12.1f} us{sum(x.nbytes for x in tensors) / middle / 1e6:8.2f} TB/s", flush=True)
+
+
+def _randoms(n: int, mib: int) -> list[torch.Tensor]:
+    return [torch.randn(mib << 19, device="cuda", dtype=torch.bfloat16) for _ in range(n)]
+
+
 def _with(x: torch.Tensor, step: int) -> torch.Tensor:
     x = x.clone()
     x[x.numel() // 3 :: step] = float("inf")
@@ -104,6 +129,7 @@ def main() -> int:
     CudaReader([torch.ones(1, device="cuda")])
     print(f"first reader: {time.perf_counter() - start:.1f} s\n")
     bandwidth()
+    many()
     host()
     return 0
 
