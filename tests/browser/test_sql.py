@@ -23,6 +23,17 @@ def test_a_result_is_a_timeline_a_curve_or_a_table(visit: Visit, address: str) -
     expect(page.locator(".answer tbody tr").first).to_be_visible()
 
 
+def test_a_point_of_a_curve_marks_its_row(visit: Visit, address: str) -> None:
+    page = visit.page
+    page.goto(f"{address}/sql?query=SELECT step, launches AS most FROM steps ORDER BY step DESC")
+    last = page.locator(".answer tbody tr").last
+    expect(last.locator("td").first).to_have_text("0")
+    page.locator(".plot canvas").first.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    expect(last).to_have_class("chosen")
+
+
 def test_the_search_box_runs_commands(visit: Visit, address: str) -> None:
     page = visit.page
     page.goto(f"{address}/kernels")
