@@ -75,6 +75,13 @@ def test_a_drag_on_the_ruler_adds_up_the_launches_in_it(visit: Visit, steps_at: 
     )
 
 
+def test_an_address_that_means_nothing_shows_the_whole_step(visit: Visit, steps_at: str) -> None:
+    whole = open_step(visit, steps_at).locator(".view-span").inner_text()
+    page = open_step(visit, steps_at, "&area=0-900000000&by=toString&from=x&to=9")
+    expect(page.locator(".area tbody tr")).not_to_have_count(0)
+    expect(page.locator(".view-span")).to_have_text(whole, use_inner_text=True)
+
+
 def test_back_brings_an_earlier_selection_and_escape_removes_it(visit: Visit, steps_at: str) -> None:
     page = open_step(visit, steps_at)
     area = page.locator(".area")
