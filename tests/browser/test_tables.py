@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from stepscope.viewer.report.write import render_report
+from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from tests.browser.conftest import Visit
+from tests.browser.conftest import Visit, serving
+from tests.logs import compile_summary_logs
 
 pytestmark = pytest.mark.browser
 HEADED = """() => {
@@ -56,6 +59,20 @@ def test_a_table_sorts_by_its_raw_numbers(visit: Visit, address: str) -> None:
     expect(head).to_have_attribute("aria-sort", "none")
     assert column(page, "kernel") == before
     assert "table=" not in page.url
+
+
+def test_what_a_break_costs_moves_with_its_place(visit: Visit, tmp_path: Path) -> None:
+    path = compile_summary_logs.with_breaks().write(tmp_path / "breaks.log")
+    with open_trace(path) as trace, serving(trace) as where:
+        page = visit.page
+        page.goto(f"{where}/graph-breaks")
+        sort(page, "breaks")
+        rows = page.locator("main table.places").first.locator("> tbody > tr")
+        expect(page.locator("main th", has_text="breaks").first).to_have_attribute("aria-sort", "descending")
+        expect(rows).to_have_text(
+            [re.compile("model.py:20"), re.compile("resumed functions"), re.compile("model.py:30")]
+        )
+        assert page.evaluate(CSV).count("\n") == 3, "a head and a line for each place"
 
 
 def test_a_table_is_copied_with_raw_numbers_and_whole_names(visit: Visit, address: str) -> None:
