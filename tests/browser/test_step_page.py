@@ -159,6 +159,7 @@ def test_another_step_is_shown_below_with_what_differs(visit: Visit, steps_at: s
     expect(page).to_have_url(re.compile("over=3"))
     expect(page.locator('.lane-name[data-lane="other0"]')).to_have_text("step 3")
     assert page.locator(".timeline-box").bounding_box()["height"] > height
+    expect(page.get_by_role("heading", name="Launches and calls of subgraphs")).to_be_visible()
     line.locator("a").click()
     page.wait_for_url(re.compile("/steps/3"))
     page.go_back()

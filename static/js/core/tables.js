@@ -138,10 +138,10 @@ class Table {
     this.said.textContent = [now < all ? `${thousands(now)} of ${plural(all, "row")}` : "", page].filter(Boolean).join("; ");
   }
 
-  /** Adds the sum and the mean of columns whose head has `data-total`, and the share of each cell. */
+  /** Adds the sum and the mean of columns whose head has `data-total`, and the share of each cell, without rows that contain others. */
   addTotals() {
     const columns = this.heads.flatMap((head, index) => (head.hasAttribute("data-total") ? [index] : []));
-    const rows = this.shown;
+    const rows = this.shown.filter((row) => !row.hasAttribute("data-contains"));
     if (!columns.length || (this.table.tFoot && !this.foot)) return;
     this.foot?.remove();
     this.foot = null;
