@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from stepscope.viewer.report.write import render_report
+from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from tests.browser.conftest import Visit
+from tests.browser.conftest import Visit, serving
+from tests.logs import compile_summary_logs, synthetic
 
 pytestmark = pytest.mark.browser
 HEADED = """() => {
@@ -58,6 +61,20 @@ def test_a_table_sorts_by_its_raw_numbers(visit: Visit, address: str) -> None:
     assert "table=" not in page.url
 
 
+def test_what_a_break_costs_moves_with_its_place(visit: Visit, tmp_path: Path) -> None:
+    path = compile_summary_logs.with_breaks().write(tmp_path / "breaks.log")
+    with open_trace(path) as trace, serving(trace) as where:
+        page = visit.page
+        page.goto(f"{where}/graph-breaks")
+        sort(page, "breaks")
+        rows = page.locator("main table.places").first.locator("> tbody > tr")
+        expect(page.locator("main th", has_text="breaks").first).to_have_attribute("aria-sort", "descending")
+        expect(rows).to_have_text(
+            [re.compile("model.py:20"), re.compile("resumed functions"), re.compile("model.py:30")]
+        )
+        assert page.evaluate(CSV).count("\n") == 3, "a head and a line for each place"
+
+
 def test_a_table_is_copied_with_raw_numbers_and_whole_names(visit: Visit, address: str) -> None:
     page = visit.page
     page.goto(f"{address}/kernels")
@@ -81,6 +98,18 @@ def test_a_table_adds_up_what_is_shown(visit: Visit, address: str) -> None:
     expect(total).to_contain_text("sum of")
     launches = sum(int(text.split()[0]) for text in column(page, "launches"))
     expect(total).to_contain_text(f"{launches:,}")
+
+
+def test_a_subgraph_is_not_added_to_its_kernels(visit: Visit, tmp_path: Path) -> None:
+    page = visit.page
+    with open_trace(synthetic.recorded().write(tmp_path / "recorded.log")) as trace, serving(trace) as where:
+        for path in ("/kernels", "/graphs/0"):
+            page.goto(f"{where}{path}")
+            foot = page.locator("main tfoot").first.locator("tr").first
+            rows = zip(column(page, "kind"), column(page, "launches"), strict=True)
+            added = [int(launches.split()[0]) for kind, launches in rows if kind != "subgraph"]
+            expect(foot.locator("th")).to_have_text(f"sum of {len(added)} rows")
+            expect(foot.locator("td").filter(has_text=re.compile(f"^{sum(added):,}$"))).not_to_have_count(0)
 
 
 def test_tables_of_a_report_sort_too(offline: Visit, trace: Trace, tmp_path: Path) -> None:

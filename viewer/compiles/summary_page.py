@@ -103,7 +103,10 @@ def graph_breaks_page(trace: Trace, request: Request) -> GraphBreaksPage:
 def recompiles_page(trace: Trace, request: Request) -> RecompilesPage:
     log = request.optional_id("log")
     frame = request.text("frame")
-    return RecompilesPage(recompiles(trace, log, _offset(request), frame=frame), list_runs(trace), log, frame)
+    found = recompiles(trace, log, _offset(request), frame=frame)
+    if frame and not found.frames:
+        raise NotThere(f"No frame “{frame[:40]}” was recompiled in this trace.")
+    return RecompilesPage(found, list_runs(trace), log, frame)
 
 
 def caches_page(trace: Trace, request: Request) -> CachesPage:

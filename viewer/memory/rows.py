@@ -186,7 +186,7 @@ class AliveRow:
     device: str
     kind: AliveKind
     graph: int
-    """Graph of the first call that saw it."""
+    """Graph whose wrapper calls it `name`."""
     step: int
     site: int | None
     """Launch site that wrote it first; None if it is an input or the site is unknown."""

@@ -32,11 +32,13 @@ class TimelineView:
 
 @dataclass(frozen=True)
 class CurveView:
-    """Columns of numbers over another column."""
+    """Columns of numbers over another column, in its order; rows without a number in it are left out."""
 
     along: str
     x: list[Any]
     series: dict[str, list[float | None]]
+    row: list[int]
+    """Row of the result of each point."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,15 @@ def _curve(answer: SqlAnswer) -> CurveView | None:
         for index, kind in enumerate(answer.types)
         if kind.partition("(")[0] in _NUMBERS and index != along and answer.columns[index] not in (*_LANES, *_ALONG)
     ]
-    if along is None or not numbers or len(answer.rows) < 2:
+    if along is None:
         return None
-    columns = {answer.columns[index]: [_number(row[index]) for row in answer.rows] for index in numbers}
+    places = [_number(row[along]) or _whole(row[along]) for row in answer.rows]
+    order = [row for _, row in sorted((place, row) for row, place in enumerate(places) if place is not None)]
+    columns = {answer.columns[index]: [_number(answer.rows[row][index]) for row in order] for index in numbers}
     known = {name: values for name, values in columns.items() if any(value is not None for value in values)}
-    return CurveView(answer.columns[along], [row[along] for row in answer.rows], known) if known else None
+    if not known or len(order) < 2:
+        return None
+    return CurveView(answer.columns[along], [answer.rows[row][along] for row in order], known, order)
 
 
 def _first(answer: SqlAnswer, names: Sequence[str]) -> int | None:
@@ -101,7 +107,7 @@ def _name_column(answer: SqlAnswer) -> int | None:
 
 
 def _whole(value: object) -> int | None:
-    """Return a time; those beyond 2**53 are texts in a result."""
+    """Return a whole number; those beyond 2**53 are texts in a result."""
     if isinstance(value, bool) or value is None:
         return None
     try:

@@ -31,9 +31,15 @@ class Table {
     this.take();
   }
 
-  /** Takes the rows as they are now, which scripts may have replaced. */
+  /** Takes the rows as they are now, which scripts may have replaced. Those of the class `under` belong to the row above. */
   take() {
-    this.rows = [...this.body.rows];
+    this.parts = new Map();
+    let parts = [];
+    for (const row of this.body.rows) {
+      if (!isUnder(row)) this.parts.set(row, (parts = []));
+      parts.push(row);
+    }
+    this.rows = [...this.parts.keys()];
     let group = 0;
     this.groups = this.rows.map((row) => (row.classList.contains("group") ? ++group : group));
     this.makeTools();
@@ -80,10 +86,13 @@ class Table {
       const heads = rows.map((row) => row.classList.contains("group"));
       order = orderWithin(groups.map((group, index) => group * 2 + !heads[index]), keys, sorted.isDown);
     }
-    const shown = rows.map((row) => row.classList.contains("group") || !this.wanted || matches(textOf(row), this.wanted));
+    const shown = rows.map((row) => row.classList.contains("group") || !this.wanted || matches(this.parts.get(row).map(textOf).join(" "), this.wanted));
     const filled = new Set(groups.filter((group, index) => shown[index] && !rows[index].classList.contains("group")));
-    rows.forEach((row, index) => (row.hidden = !shown[index] || (row.classList.contains("group") && this.wanted !== "" && !filled.has(groups[index]))));
-    this.body.append(...order.map((index) => rows[index]));
+    rows.forEach((row, index) => {
+      const isHidden = !shown[index] || (row.classList.contains("group") && this.wanted !== "" && !filled.has(groups[index]));
+      for (const part of this.parts.get(row)) part.hidden = isHidden;
+    });
+    this.body.append(...order.flatMap((index) => this.parts.get(rows[index])));
     this.observer.takeRecords();
     this.addTotals();
     this.say();
@@ -129,10 +138,10 @@ class Table {
     this.said.textContent = [now < all ? `${thousands(now)} of ${plural(all, "row")}` : "", page].filter(Boolean).join("; ");
   }
 
-  /** Adds the sum and the mean of columns whose head has `data-total`, and the share of each cell. */
+  /** Adds the sum and the mean of columns whose head has `data-total`, and the share of each cell, without rows that contain others. */
   addTotals() {
     const columns = this.heads.flatMap((head, index) => (head.hasAttribute("data-total") ? [index] : []));
-    const rows = this.shown;
+    const rows = this.shown.filter((row) => !row.hasAttribute("data-contains"));
     if (!columns.length || (this.table.tFoot && !this.foot)) return;
     this.foot?.remove();
     this.foot = null;
@@ -161,9 +170,11 @@ class Table {
   }
 
   rowsInOrder() {
-    return [...this.body.rows].filter((row) => !row.hidden && !row.classList.contains("group"));
+    return [...this.body.rows].filter((row) => !row.hidden && !row.classList.contains("group") && !isUnder(row));
   }
 }
+
+const isUnder = (row) => row.classList.contains("under");
 
 function format(value, unit) {
   const whole = unit === "ns" || unit === "bytes" ? Math.round(value) : value;

@@ -8,7 +8,7 @@ import { setState } from "#js/core/address.js";
 const formatOf = (name) => (/_ns$/.test(name) ? formatNs : /bytes$/.test(name) ? formatBytes : formatValue);
 const exact = (value) => (value === null ? "– (NULL)" : String(value));
 
-export function mountCurve(box, { along, x, series }, open) {
+export function mountCurve(box, { along, x, series, row }, open) {
   const names = Object.keys(series);
   const asked = new URL(location.href).searchParams.get("column");
   let chosen = names.includes(asked) ? asked : names[0];
@@ -16,7 +16,7 @@ export function mountCurve(box, { along, x, series }, open) {
   const buttons = names.map((name) => h("button", { type: "button", onclick: () => choose(name) }, name));
   const picture = h("div", { class: "plot" });
   box.replaceChildren(h("div", { class: "plot-tools" }, h("div", { class: "choices", role: "group", "aria-label": "Column" }, ...buttons), h("span", { class: "plot-hint dim" }, "drag to zoom · double-click to show all")), picture);
-  const options = { format: (value) => formatOf(chosen)(value), exact, open, lines: (index) => [["", `${along} ${x[index]}`], ...names.map((name) => [name, exact(series[name][index])])] };
+  const options = { format: (value) => formatOf(chosen)(value), exact, open: (index) => open(row[index]), lines: (index) => [["", `${along} ${x[index]}`], ...names.map((name) => [name, exact(series[name][index])])] };
   const plot = new Plot(picture, dataOf(), options);
   press();
 

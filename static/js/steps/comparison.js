@@ -48,7 +48,9 @@ function sentence(view, step, option, own, theirs, href) {
   const [now, then] = durations;
   if (now === null || then === null) return [`Step ${step} cannot be compared with `, other, ": the log does not have both durations."];
   const difference = now - then;
-  const how = `${formatNs(Math.abs(difference))} (${formatShare(Math.abs(difference) / then)}) ${difference < 0 ? "shorter" : "longer"} than `;
+  const how = difference
+    ? `${formatNs(Math.abs(difference))} (${formatShare(Math.abs(difference) / then)}) ${difference < 0 ? "shorter" : "longer"} than `
+    : "as long as ";
   const parts = [`Step ${step} took ${formatNs(now)}, ${how}`, other, ` (${formatNs(then)}).`];
   return own && theirs ? [...parts, ...reasons(differences(own, theirs), difference)] : parts;
 }

@@ -163,13 +163,13 @@ export function mountStep(view, panel, timeline, source) {
   function follow(asked) {
     filter.value = asked.get("kernels") ?? "";
     filterBy(filter.value);
-    state.by = asked.get("by") in { kind: 1, line: 1 } ? asked.get("by") : "kernel";
+    state.by = ["kind", "line"].includes(asked.get("by")) ? asked.get("by") : "kernel";
     const pins = asked.get("pin")?.split(",") ?? [];
     if (pins.join() !== chart.pins.join()) chart.pin(pins);
     showArea(parseArea(asked.get("area"), chart.bounds));
     compared.show(asked.get("over"));
-    const [from, to] = ["from", "to"].map((name) => asked.get(name));
-    chart.setView(from !== null && to !== null ? { start: Number(from), end: Number(to) } : chart.bounds);
+    const [start, end] = ["from", "to"].map((name) => Number(asked.get(name) ?? NaN));
+    chart.setView(start < end ? { start, end } : chart.bounds);
   }
 
   return {

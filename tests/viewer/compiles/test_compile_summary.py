@@ -134,6 +134,16 @@ def test_recompiles_show_the_values_in_order_and_what_gave_up(opened: Opened) ->
     assert (size["recompile_ns"], size["first_ns"]) == (3_000_000, 1_000_000)
 
 
+def test_a_frame_that_was_not_recompiled_is_not_there(opened: Opened) -> None:
+    client = Client(opened(logs.with_recompiles()))
+    only = text_of(client.get("/recompiles?frame=1").text)
+    assert "Only frame 1 is shown." in only
+    answer = client.get("/recompiles?frame=9")
+    assert answer.status_code == 404
+    assert "No frame “9” was recompiled in this trace." in unescape(answer.text)
+    assert "No guard of a compiled frame failed" not in answer.text
+
+
 def test_whether_a_size_became_dynamic_is_not_known_without_symbols(opened: Opened) -> None:
     log = logs.compiled(LogBuilder(), 0, 0)
     log.artifact("recompile_reasons", logs.SIZE.format(of="0/0", expected=4, actual=8).encode(), **logs.ids(0, 1))

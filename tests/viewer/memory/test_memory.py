@@ -218,7 +218,7 @@ def test_a_backward_call_names_the_line_that_made_what_was_saved(opened: Open) -
     alive = alive_in_call(opened(training()), 3, position=0)
     assert alive is not None
     saved = alive.rows[0]
-    assert (saved.name, saved.kind, saved.call, saved.graph, saved.step) == ("relu", "saved", 2, 0, 1)
+    assert (saved.name, saved.kind, saved.call, saved.graph, saved.step) == ("relu", "saved", 2, 1, 1)
     assert saved.source is not None
     assert saved.source.code == "line of cpp_fused_relu_0"
     assert {r.name: r.kind for r in alive.rows[1:]} == {

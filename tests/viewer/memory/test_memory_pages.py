@@ -98,6 +98,14 @@ def test_every_node_can_be_asked_for(client: Client) -> None:
     assert 'id="page-data"' not in without, "the curves are there already"
 
 
+@pytest.mark.parametrize("graph", [0, 1])
+def test_each_live_buffer_leads_to_its_page(client: Client, graph: int) -> None:
+    """A backward graph has its own names for what the forward graph saved."""
+    links = set(re.findall(r'href="(/graphs/\d+/buffers/[^"]+)"', client.get(f"/graphs/{graph}/memory?by=buffer").text))
+    assert links
+    assert {link: client.get(link).status_code for link in links} == dict.fromkeys(links, 200)
+
+
 def test_a_step_stands_for_its_call(client: Client) -> None:
     assert client.get("/graphs/1/memory.json?step=2").json()["memory"]["call"]["call"] == 5
     assert client.get("/graphs/1/memory?step=77").status_code == 404

@@ -296,6 +296,14 @@ class TestJumps:
         assert answer.status_code == 200
         assert "No launch site" not in answer.text
 
+    @pytest.mark.parametrize(("name", "sites"), [("model.py:11", 1), ("/src/model.py:11", 1), ("odel.py:11", 0)])
+    def test_a_line_is_of_the_file_with_this_name(self, opened: Open, name: str, sites: int) -> None:
+        log = ValueLog(program := attention())
+        log.call(program)
+        trace = opened(log.end())
+        assert len(Client(trace).get(f"/sites.json?name={name}").json()["sites"]) == sites
+        assert [jump.kind for jump in jumps(trace, name)] == ["line"] * sites
+
     @pytest.mark.parametrize("text", ["", "  ", "launch 999", "step 77", "%", "'", '"; DROP', "9" * 60, "zzz", "0//"])
     def test_nothing_is_guessed(self, trace: Trace, text: str) -> None:
         assert jumps(trace, text) == []

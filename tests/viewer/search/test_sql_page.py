@@ -16,7 +16,7 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.search.ask import ask
 from stepscope.viewer.search.queries.examples import EXAMPLES, Example
 from stepscope.viewer.search.queries.tables import list_tables
-from stepscope.viewer.search.result_views import TimelineView, views_of
+from stepscope.viewer.search.result_views import CurveView, TimelineView, views_of
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import recorded
@@ -172,6 +172,9 @@ def test_a_result_is_drawn_if_it_can_be(trace: Trace) -> None:
     curve = views_of(ask(trace, "SELECT step, duration_ns, NULL::DOUBLE AS none, kind FROM steps ORDER BY step")).curve
     assert curve is not None
     assert (curve.x, list(curve.series)) == ([0, 1, 2, 3], ["duration_ns"])
+    mixed = "SELECT * FROM (VALUES (2, 20), (NULL, 30), (0, 40), (9100000000000000000, 50)) AS found(step, live_bytes)"
+    ordered = CurveView("step", [0, 2, "9100000000000000000"], {"live_bytes": [40, 20, 50]}, [2, 0, 3])
+    assert views_of(ask(trace, mixed)).curve == ordered
     assert views_of(ask(trace, "SELECT kernel FROM sites")).names == ["table"]
     client = Client(trace)
     query = "query=SELECT step, duration_ns FROM steps"

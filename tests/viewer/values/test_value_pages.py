@@ -24,7 +24,7 @@ from stepscope.viewer.values.rows import Spread
 from stepscope.viewer.web import render
 from stepscope.viewer.web.addresses import slug
 from stepscope.viewer.web.frame import FindingLink, PageFrame
-from tests.logs import overflow_log, synthetic
+from tests.logs import memory_logs, overflow_log, synthetic
 from tests.logs.synthetic import LogBuilder
 from tests.viewer.client import Client
 
@@ -73,6 +73,15 @@ def test_page_data_holds_only_what_is_drawn(client: Client) -> None:
     assert found
     assert json.loads(found[1])["buffer"]["sites"] == []
     assert client.get("/graphs/0/buffers/buf0.json").json()["detail"]["sites"]
+
+
+def test_a_memory_statement_leads_to_its_line_without_code_too(opened: Opened) -> None:
+    client = Client(opened(memory_logs.training()))
+    lines = re.findall(r'href="/graphs/0#(L\d+)"', client.get("/graphs/0/buffers/buf0").text)
+    graph = client.get("/graphs/0").text
+    assert lines
+    assert "source is not in this log" in graph
+    assert [graph.count(f' id="{line}"') for line in lines] == [1] * len(lines)
 
 
 def test_values_page_lists_the_worst_first(client: Client) -> None:

@@ -71,6 +71,11 @@ def test_a_log_without_a_compile(opened: Open) -> None:
         assert any("stepscope run" in command for command in found[path].values()), path
 
 
+def test_a_log_without_launch_sites(opened: Open) -> None:
+    client = Client(opened(LogBuilder().torch("str", ["/src/model.py", 7])))
+    assert empties(client, "/sites?name=mm") == {"No launches in this trace": "stepscope run -- python train.py"}
+
+
 @pytest.mark.skipif(sample_logs() is None, reason="no sample logs")
 @pytest.mark.parametrize("name", ["simple.log", "comp_failure.log", "export.log", "multi_rank_logs"])
 def test_logs_that_pytorch_wrote(name: str, tmp_path: Path) -> None:

@@ -12,10 +12,13 @@ from stepscope.viewer.store.trace import Trace
 
 _KINDS = {"operator": "aten", "scheduler node": "snodes", "FX node": "fx_nodes", "source node": "source_nodes"}
 """Kinds of names, and the columns of `sites` with their JSON lists."""
-_PLACE = re.compile(r"(.*\.\w+):(\d{1,9})")
+PLACE = re.compile(r"(.*\.\w+):(\d{1,9})")
+"""A line of model source."""
 _STRINGS = r"""'"((?:[^"\\]|\\.)*)"'"""
 _NAMED = " OR ".join(f"contains(coalesce({column}, ''), $1)" for column in _KINDS.values())
-_SITES = f"SELECT site FROM sites WHERE {_NAMED} OR ($2 <> '' AND contains(coalesce(stacks, ''), $2)) ORDER BY site"
+_PLACED = """regexp_matches(coalesce(stacks, ''), '["/\\\\]' || regexp_escape($2))"""
+"""Whether a line is in the stacks of a site; its file is given as a whole or by its last parts."""
+_SITES = f"SELECT site FROM sites WHERE {_NAMED} OR ($2 <> '' AND {_PLACED}) ORDER BY site"
 _NAMES = " UNION ALL ".join(
     f"SELECT '{kind}' AS kind, {place} AS place, site, unnest(regexp_extract_all({column}, {_STRINGS}, 1)) AS name"
     f" FROM sites WHERE contains(lower({column}), lower($1))"
@@ -32,7 +35,7 @@ _LIKE = f"""
 def named_sites(trace: Trace, name: str, most: int = 1000) -> list[SiteRow]:
     """Return the launch sites that compute an operator, a node or a line such as ``model.py:12``, in their order."""
     quoted, line = json.dumps(name, ensure_ascii=False), ""
-    if place := _PLACE.fullmatch(name):
+    if place := PLACE.fullmatch(name):
         file = json.dumps(place[1], ensure_ascii=False)[1:-1]
         line = f'{file}","line":{int(place[2])},'
     ids = [site for (site,) in sql.rows(trace, _SITES, [quoted, line])]

@@ -172,7 +172,7 @@ def _row_of_call(
         storage_bytes=one.storage_bytes,
         device=one.device,
         kind=_kind_in_call(call, one, made, known, any(other.kind in _RESULTS for other in names.values())),
-        graph=one.graph,
+        graph=call.graph,
         step=one.step,
         site=site,
         kernel=places.kernel(site),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stepscope.viewer.graphs.queries.named_sites import named_sites, names_like
+from stepscope.viewer.graphs.queries.named_sites import PLACE, named_sites, names_like
 from stepscope.viewer.overview.queries.overview import first_page
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -31,7 +31,6 @@ _SYMPTOMS = {
 }  # fmt: skip
 """Words for symptoms, the kinds of findings about them, and the page that shows them without a finding."""
 _NUMBERED = re.compile(r"(?:(launch|step|record|graph)\s*)?#?\s*(\d{1,18})", re.IGNORECASE)
-_PLACE = re.compile(r"(.*\.\w+):(\d{1,9})")
 _COMPILE_ID = re.compile(r"(?:compile\s+)?((?:r\d+:)?(?:!?\d+(?:/\d*)*|-))", re.IGNORECASE)
 
 
@@ -63,7 +62,7 @@ def _all(trace: Trace, text: str) -> Iterator[Jump]:
         yield from _compiles(trace, compile_id[1])
     yield from _symptoms(trace, text.lower())
     yield from _pages(text)
-    if place := _PLACE.fullmatch(text):
+    if place := PLACE.fullmatch(text):
         yield from _lines(trace, text, place[1], int(place[2]))
     yield from _buffers(trace, _after("buffer", text))
     yield from _names(trace, text)
@@ -131,7 +130,7 @@ def _lines(trace: Trace, text: str, file: str, line: int) -> Iterator[Jump]:
         yield Jump("line", text, f"launch sites: {count:,}", f"/sites?{query_text({'name': text})}")
     rows = sql.rows(
         trace,
-        "SELECT log, compile_id, frame FROM compiles WHERE line = ? AND ends_with(file, ?)"
+        "SELECT log, compile_id, frame FROM compiles WHERE line = ? AND ends_with('/' || file, '/' || ?)"
         " ORDER BY log, compile LIMIT ?",
         [line, file, _EACH],
     )
