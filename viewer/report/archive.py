@@ -12,6 +12,7 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.report.fit import rendered
 from stepscope.viewer.report.markdown import render_markdown
 from stepscope.viewer.report.ticket import Say, Ticket, silent
+from stepscope.viewer.text.clean import well_formed
 
 _TIME = (1980, 1, 1, 0, 0, 0)
 """Time of every member, so that equal contents give equal archives."""
@@ -45,7 +46,7 @@ def _packed_logs(ticket: Ticket, say: Say) -> dict[int, dict[str, bytes]]:
     taken: set[str] = set()
     for number, log in enumerate(ticket.trace.logs):
         say(f"packing log {number + 1} of {len(ticket.trace.logs)}")
-        name = log.path.name
+        name = well_formed(log.path.name)
         for form in _FORMS:
             name = name.removesuffix(form)
         name = f"{number}_{name}" if name in taken else name

@@ -221,3 +221,18 @@ def test_an_archive_as_a_trace_says_what_to_do(tmp_path: Path, opened: Opened) -
 def test_breaks_and_recompiles_are_in_the_text(opened: Opened) -> None:
     text = render_markdown(gather(opened(compile_summary_logs.with_breaks())))
     assert "graph break" in text
+
+
+def test_a_name_and_a_note_in_another_encoding_are_written(tmp_path: Path) -> None:
+    name = os.fsdecode(b"stepscope_trace_rank_0_4711_\xff.log")
+    with open_trace(synthetic.recorded().write(tmp_path / name)) as trace:
+        ticket = gather(trace, note="an \udcff in it")
+        html = rendered(ticket, embedded_logs(ticket, 10**6), None)
+        data = archive(ticket, None)
+    assert b"an \xef\xbf\xbd in it" in html
+    with zipfile.ZipFile(BytesIO(data)) as whole:
+        assert whole.namelist()[2:] == ["logs/stepscope_trace_rank_0_4711_\ufffd.log.gz"]
+    report = tmp_path / "report.html"
+    report.write_bytes(html)
+    with open_trace(report) as again:
+        assert overview(again).counts.launches
