@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.redaction.kinds import KINDS
-from stepscope.viewer.redaction.secrets import WORD, Secrets, is_distinctive
+from stepscope.viewer.redaction.secrets import HOME, WORD, Secrets, is_distinctive
 from stepscope.viewer.store.trace import Trace
 
 _PACKED = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
@@ -51,6 +51,8 @@ def leftover(data: bytes, secrets: Secrets, shown: Collection[str], trace: Trace
     for word in strange:
         if (kind := secrets.kind_of(word, known)) is not None:
             return KINDS[kind][0]
+    if any(name in secrets.users for text in texts for _, name in HOME.findall(text)):
+        return KINDS["user"][0]
     single = [" ".join(text.split()) for text in texts]
     for whole, kind in secrets.wholes.items():
         is_meant = words.issuperset(WORD.findall(whole)) and not any(whole in text for text in shown)

@@ -203,3 +203,19 @@ def test_numbers_of_tensors_go_and_their_classes_stay(opened: Opened) -> None:
 def _values(ticket: Ticket) -> list:  # type: ignore[type-arg]
     shown = ticket.contents.shown["values"].launches.values()
     return [row for arguments in shown for one in arguments for row in [*one.before, *one.after]]
+
+
+@pytest.mark.parametrize("user", ["bo", "data", "model"])
+@pytest.mark.parametrize("home", ["/home/", "/Users/", "C:\\Users\\"])
+def test_a_user_with_a_short_or_common_name_is_not_in_a_path_that_is_kept(home: str, user: str, opened: Opened) -> None:
+    log = synthetic.compile_records(synthetic.recorded(), co_filename=f"{home}{user}/train.py")
+    trace = opened(log)
+    kept = "".join(map(unfolded, _files(gather(trace, redact=True, keep=frozenset(["paths"])))))
+    assert "train.py" in kept
+    assert f"{home}{user}" not in kept
+    leak = f"in {home}{user}/train.py".encode()
+    assert scan.leftover(leak, Secrets({"user": {user}}), (), trace) == KINDS["user"][0]
+
+
+def _files(ticket: Ticket) -> tuple[str, str]:
+    return render_ticket(ticket), render_markdown(ticket)
