@@ -7,6 +7,7 @@ import binascii
 import gzip
 import html
 import io
+import json
 import re
 import zipfile
 import zlib
@@ -62,10 +63,11 @@ def leftover(data: bytes, secrets: Secrets, shown: Collection[str], trace: Trace
 
 
 def _in_log(words: Collection[str], trace: Trace) -> bool:
-    """Return whether a log has one of these words."""
+    """Return whether a log has one of these words, in plain or in JSON's escaped form."""
     if not words:
         return False
-    wanted = re.compile(b"|".join(rb"\b" + re.escape(word.encode()) + rb"\b" for word in words))
+    forms = {form for word in words for form in (word.encode(), json.dumps(word)[1:-1].encode())}
+    wanted = re.compile(rb"(?<![A-Za-z0-9_])(?:" + b"|".join(map(re.escape, sorted(forms))) + rb")(?![A-Za-z0-9_])")
     for log in trace.logs:
         try:
             with log.data_path.open("rb") as file:

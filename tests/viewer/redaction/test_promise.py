@@ -166,6 +166,14 @@ def test_a_word_of_the_log_that_nobody_listed_is_found(opened: Opened) -> None:
     assert scan.leftover(b"kryptonight", Secrets({}), (), opened(log)) is None
 
 
+@pytest.mark.parametrize("escapes", [False, True])
+def test_a_word_with_other_letters_that_nobody_listed_is_found(escapes: bool, opened: Opened) -> None:
+    said = json.dumps({"text": "(überlänge)"}, ensure_ascii=escapes).encode()
+    log = synthetic.recorded().artifact("unheard_of", said, "json")
+    assert scan.leftover("überlänge".encode(), Secrets({}), (), opened(log)) == "another text of the log"
+    assert scan.leftover("überlängen".encode(), Secrets({}), (), opened(log)) is None
+
+
 @pytest.mark.parametrize(
     "common",
     ["a", "me", "root", "test.py", "train.py", "forward", "model", "step", "loss", "main", "self", "relu", "buf0"],
