@@ -171,6 +171,9 @@ def test_an_archive_holds_the_logs(tmp_path: Path) -> None:
     with open_trace(tmp_path / "unpacked" / "logs") as again:
         assert overview(again).counts.launches
     assert small.left_out == [f"log 0, logs/{log.name}.gz"]
+    with open_trace(log) as trace, pytest.raises(StepscopeError, match="The smallest archive of this trace has") as no:
+        archive(gather(trace), 1000)
+    assert float(str(no.value).split(" has ")[1].split(" kB")[0]) * 1000 < len(without) + 100
     for part in (without, redacted):
         with zipfile.ZipFile(BytesIO(part)) as whole:
             assert whole.namelist() == ["report.md", "report.html"]
