@@ -239,3 +239,9 @@ def test_a_name_and_a_note_in_another_encoding_are_written(tmp_path: Path) -> No
     report.write_bytes(html)
     with open_trace(report) as again:
         assert overview(again).counts.launches
+
+
+def test_an_export_of_one_page_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(synthetic.recorded().write(tmp_path / "stepscope_trace_rank_0_4711_x.log"))
+    assert run("export", log, "--to", "html", "--max-pages", "1", "-o", str(tmp_path / "pages")) == 0
+    assert "pages (1 page)" in capsys.readouterr().out
