@@ -38,9 +38,11 @@ def _run(shell: Any, line: str, cell: str) -> None:
     recorder = Recorder(config)
     with _without_traceback(shell), recorder:
         result = shell.run_cell(cell)
+        has_recorded = recorder.is_on
     log = recorder.path
     if log is None:
-        print("stepscope: nothing was recorded, because no compiled graph ran in this cell.")  # noqa: T201
+        why = "no compiled graph ran in this cell" if has_recorded else "the recording was not on"
+        print(f"stepscope: nothing was recorded, because {why}.")  # noqa: T201
     else:
         try:
             display(read_findings(log))

@@ -26,6 +26,7 @@ from stepscope.viewer.cli.commands import (
 from stepscope.viewer.cli.progress import Progress
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.exports.formats import FORMATS, MOST_PAGES, STDOUT, WantedPages
+from stepscope.viewer.text.formats import plural
 from stepscope.viewer.text.source_links import EDITOR
 
 
@@ -176,7 +177,7 @@ def export(
             note(f"stepscope: the table {table} has no rows in this trace; --table takes: {filled}")
     if path != STDOUT:
         counted = next(form.counted for form in FORMATS if form.name == to)
-        click.echo(f"{path} ({count:,} {counted})")
+        click.echo(f"{path} ({plural(count, counted)})")
 
 
 @click.command(cls=ReadingCommand)

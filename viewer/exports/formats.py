@@ -21,7 +21,7 @@ class Format:
     file_name: str
     """Default name of the file, in which {table} is replaced by the name of the table."""
     counted: str
-    """Unit of the count that `export` returns."""
+    """Unit of the count that `export` returns, in the singular."""
     explanation: str
     """Description in `--help`."""
     is_binary: bool = False
@@ -33,13 +33,13 @@ class Format:
 
 
 FORMATS = (
-    Format("csv", "table_files", "{table}.csv", "rows", "a table", is_binary=True),
-    Format("parquet", "table_files", "{table}.parquet", "rows", "a table", is_binary=True),
+    Format("csv", "table_files", "{table}.csv", "row", "a table", is_binary=True),
+    Format("parquet", "table_files", "{table}.parquet", "row", "a table", is_binary=True),
     Format(
         "memory_snapshot",
         "memory_snapshot",
         "memory_snapshot.pickle",
-        "storages",
+        "storage",
         "allocations and frees of storages for pytorch.org/memory_viz",
         needs_file=True,
     ),
@@ -47,20 +47,20 @@ FORMATS = (
         "chrome",
         "chrome_trace",
         "trace.json",
-        "events",
+        "event",
         "compiles, steps, calls, launches, device work and live bytes for Perfetto and Holistic Trace Analysis",
     ),
-    Format("sarif", "sarif", "findings.sarif", "findings", "findings in SARIF 2.1.0 for code hosts"),
+    Format("sarif", "sarif", "findings.sarif", "finding", "findings in SARIF 2.1.0 for code hosts"),
     Format(
         "html",
         "html.folder",
         "stepscope_pages",
-        "pages",
+        "page",
         "a folder of pages for any web server that hosts files",
         needs_file=True,
         written="folder",
     ),
-    Format("raw", "raw_payload", "-", "bytes", "the payload of a record", is_binary=True),
+    Format("raw", "raw_payload", "-", "byte", "the payload of a record", is_binary=True),
 )
 
 

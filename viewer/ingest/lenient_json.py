@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from stepscope.viewer.text.clean import well_formed
+
 INT64 = range(-(2**63), 2**63)
 _INT64_DIGITS = len(str(-(2**63)))
 
@@ -34,7 +36,7 @@ def _integer(digits: str) -> int | float:
 
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return well_formed(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int):

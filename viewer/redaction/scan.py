@@ -7,6 +7,7 @@ import binascii
 import gzip
 import html
 import io
+import json
 import re
 import zipfile
 import zlib
@@ -15,7 +16,7 @@ from urllib.parse import unquote
 
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.redaction.kinds import KINDS
-from stepscope.viewer.redaction.secrets import WORD, Secrets, is_distinctive
+from stepscope.viewer.redaction.secrets import HOME, WORD, Secrets, is_distinctive
 from stepscope.viewer.store.trace import Trace
 
 _PACKED = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
@@ -51,6 +52,8 @@ def leftover(data: bytes, secrets: Secrets, shown: Collection[str], trace: Trace
     for word in strange:
         if (kind := secrets.kind_of(word, known)) is not None:
             return KINDS[kind][0]
+    if any(name in secrets.users for text in texts for _, name in HOME.findall(text)):
+        return KINDS["user"][0]
     single = [" ".join(text.split()) for text in texts]
     for whole, kind in secrets.wholes.items():
         is_meant = words.issuperset(WORD.findall(whole)) and not any(whole in text for text in shown)
@@ -60,10 +63,11 @@ def leftover(data: bytes, secrets: Secrets, shown: Collection[str], trace: Trace
 
 
 def _in_log(words: Collection[str], trace: Trace) -> bool:
-    """Return whether a log has one of these words."""
+    """Return whether a log has one of these words, in plain or in JSON's escaped form."""
     if not words:
         return False
-    wanted = re.compile(b"|".join(rb"\b" + re.escape(word.encode()) + rb"\b" for word in words))
+    forms = {form for word in words for form in (word.encode(), json.dumps(word)[1:-1].encode())}
+    wanted = re.compile(rb"(?<![A-Za-z0-9_])(?:" + b"|".join(map(re.escape, sorted(forms))) + rb")(?![A-Za-z0-9_])")
     for log in trace.logs:
         try:
             with log.data_path.open("rb") as file:

@@ -9,6 +9,8 @@ from functools import cache
 from stepscope.viewer.redaction import common_words
 
 WORD = re.compile(r"\w{4,}")
+HOME = re.compile(r"(/home/|/Users/|/users/|[A-Za-z]:\\{1,2}Users\\{1,2})([^/\\\s'\"<>&:]+)")
+"""The folder of a user's home, and the name of the user."""
 LEAST_INSIDE = 6
 """Minimum number of characters of a word that is also looked for within other words."""
 _LEAST_LETTERS, _LEAST_LETTERS_OF_PATH = 16, 10
@@ -30,6 +32,8 @@ class Secrets:
         for kind, found in only_words.items():
             for text in found:
                 self._add_words(kind, text)
+        self.users = frozenset(texts.get("user", ()))
+        """Names of users, which may be too short or too common to be looked for outside of a path."""
         self._inside = [word for word in self.words if is_distinctive_inside(word)]
 
     def _add_words(self, kind: str, text: str) -> list[str]:
@@ -54,8 +58,11 @@ class Secrets:
 
     def replaced(self, text: str, placeholder: Callable[[str, str], str]) -> str:
         """Return `text` with a placeholder, of the kind and the string, for each secret in it."""
-        if not self.words and not self.wholes:
-            return text
+
+        def home(found: re.Match[str]) -> str:
+            return found[1] + placeholder("user", found[2]) if found[2] in self.users else found[0]
+
+        text = HOME.sub(home, text)
         for whole, kind in self.wholes.items():
             if whole in text:
                 text = text.replace(whole, placeholder(kind, whole))

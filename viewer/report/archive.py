@@ -9,9 +9,11 @@ from collections.abc import Mapping
 
 from stepscope.tracer.schema.ring_format import RING_SUFFIX
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.report.fit import rendered
+from stepscope.viewer.report.fit import LARGER, rendered
 from stepscope.viewer.report.markdown import render_markdown
 from stepscope.viewer.report.ticket import Say, Ticket, silent
+from stepscope.viewer.text.clean import well_formed
+from stepscope.viewer.text.formats import format_bytes
 
 _TIME = (1980, 1, 1, 0, 0, 0)
 """Time of every member, so that equal contents give equal archives."""
@@ -34,7 +36,12 @@ def archive(ticket: Ticket, most_bytes: int | None, say: Say = silent) -> bytes:
         html = rendered(ticket, [], None, say)
         data = _zipped(ticket, html, logs)
     while most_bytes is not None and len(data) > most_bytes:
-        html = rendered(ticket, [], len(html) - 1, say)
+        try:
+            html = rendered(ticket, [], len(html) - 1, say)
+        except StepscopeError:
+            raise StepscopeError(
+                f"The smallest archive of this trace has {format_bytes(len(data))}: {LARGER}"
+            ) from None
         data = _zipped(ticket, html, logs)
     return ticket.checked("The archive", data)
 
@@ -45,7 +52,7 @@ def _packed_logs(ticket: Ticket, say: Say) -> dict[int, dict[str, bytes]]:
     taken: set[str] = set()
     for number, log in enumerate(ticket.trace.logs):
         say(f"packing log {number + 1} of {len(ticket.trace.logs)}")
-        name = log.path.name
+        name = well_formed(log.path.name)
         for form in _FORMS:
             name = name.removesuffix(form)
         name = f"{number}_{name}" if name in taken else name

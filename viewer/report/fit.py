@@ -13,6 +13,8 @@ from stepscope.viewer.report.ticket import Say, Ticket, silent
 from stepscope.viewer.report.write import render_ticket
 from stepscope.viewer.text.formats import format_bytes
 
+LARGER = "give a larger --max-size, or use --markdown, which is at most 65 kB."
+
 
 def rendered(ticket: Ticket, logs: list[PackedFile], most_bytes: int | None, say: Say = silent) -> bytes:
     """Return the HTML file with the packed `logs`, of at most `most_bytes` bytes; `ticket.left_out` names what had to
@@ -32,10 +34,7 @@ def rendered(ticket: Ticket, logs: list[PackedFile], most_bytes: int | None, say
             ticket.left_out.append(what)
             html = render_ticket(ticket).encode()
     if len(html) > most_bytes:
-        raise StepscopeError(
-            f"The smallest report of this trace has {format_bytes(len(html))}: give a larger --max-size, or use"
-            " --markdown, which is at most 65 kB."
-        )
+        raise StepscopeError(f"The smallest report of this trace has {format_bytes(len(html))}: {LARGER}")
     return html
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.report_logs import LOG, RING
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.clean import well_formed
 
 _LARGEST_RATIO = 100
 """Logs pack to a tenth or less of their size, but hardly to less than a hundredth."""
@@ -38,7 +39,7 @@ def packed_logs(trace: Trace, most_bytes: int) -> list[PackedFile]:
             room -= len(text)
             if room < 0:
                 return []
-            found.append(PackedFile(kind, log.path.name, text))
+            found.append(PackedFile(kind, well_formed(log.path.name), text))
     return found
 
 

@@ -15,6 +15,7 @@ from stepscope.viewer.redaction.redactor import Redactor
 from stepscope.viewer.redaction.secrets import Secrets
 from stepscope.viewer.report.contents import Contents
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.clean import well_formed
 from stepscope.viewer.web import registry
 from stepscope.viewer.web.parts import failures
 
@@ -81,7 +82,7 @@ def gather(
     say("collecting the findings and the pages")
     contents, answer = collect(trace), summary(trace)
     if not redact:
-        return Ticket(trace, contents, answer, note, source_link)
+        return Ticket(trace, contents, answer, well_formed(note) if note else None, source_link)
     say("removing what the program, its files and its machine named")
     texts = {kind: found for kind, found in log_texts(trace).items() if kind not in keep}
     redactor = Redactor(keep, Secrets(texts))

@@ -67,3 +67,12 @@ def test_options_are_those_of_the_command() -> None:
     config = config_of(["--level=values", "--kernels", "a*,b", "--verify-before", "--no-provenance", "-o", "there"])
     assert (config.level, config.kernels, config.verify_before) == ("values", ("a*", "b"), True)
     assert (config.provenance, config.directory) == (False, Path("there"))
+
+
+def test_a_recording_that_was_not_on_is_no_cell_without_a_graph(shell: Any) -> None:
+    import torch  # noqa: F401
+
+    _, captured = shown(shell, "%%stepscope --level off\nx = 1")
+    assert "nothing was recorded, because the recording was not on" in captured.stdout
+    _, captured = shown(shell, "%%stepscope --out there\nget_ipython().run_cell('%%stepscope\\nx = 1')")
+    assert "nothing was recorded, because the recording was not on" in captured.stdout

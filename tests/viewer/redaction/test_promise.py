@@ -166,6 +166,14 @@ def test_a_word_of_the_log_that_nobody_listed_is_found(opened: Opened) -> None:
     assert scan.leftover(b"kryptonight", Secrets({}), (), opened(log)) is None
 
 
+@pytest.mark.parametrize("escapes", [False, True])
+def test_a_word_with_other_letters_that_nobody_listed_is_found(escapes: bool, opened: Opened) -> None:
+    said = json.dumps({"text": "(überlänge)"}, ensure_ascii=escapes).encode()
+    log = synthetic.recorded().artifact("unheard_of", said, "json")
+    assert scan.leftover("überlänge".encode(), Secrets({}), (), opened(log)) == "another text of the log"
+    assert scan.leftover("überlängen".encode(), Secrets({}), (), opened(log)) is None
+
+
 @pytest.mark.parametrize(
     "common",
     ["a", "me", "root", "test.py", "train.py", "forward", "model", "step", "loss", "main", "self", "relu", "buf0"],
@@ -203,3 +211,19 @@ def test_numbers_of_tensors_go_and_their_classes_stay(opened: Opened) -> None:
 def _values(ticket: Ticket) -> list:  # type: ignore[type-arg]
     shown = ticket.contents.shown["values"].launches.values()
     return [row for arguments in shown for one in arguments for row in [*one.before, *one.after]]
+
+
+@pytest.mark.parametrize("user", ["bo", "data", "model"])
+@pytest.mark.parametrize("home", ["/home/", "/Users/", "C:\\Users\\"])
+def test_a_user_with_a_short_or_common_name_is_not_in_a_path_that_is_kept(home: str, user: str, opened: Opened) -> None:
+    log = synthetic.compile_records(synthetic.recorded(), co_filename=f"{home}{user}/train.py")
+    trace = opened(log)
+    kept = "".join(map(unfolded, _files(gather(trace, redact=True, keep=frozenset(["paths"])))))
+    assert "train.py" in kept
+    assert f"{home}{user}" not in kept
+    leak = f"in {home}{user}/train.py".encode()
+    assert scan.leftover(leak, Secrets({"user": {user}}), (), trace) == KINDS["user"][0]
+
+
+def _files(ticket: Ticket) -> tuple[str, str]:
+    return render_ticket(ticket), render_markdown(ticket)

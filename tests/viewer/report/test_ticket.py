@@ -171,6 +171,9 @@ def test_an_archive_holds_the_logs(tmp_path: Path) -> None:
     with open_trace(tmp_path / "unpacked" / "logs") as again:
         assert overview(again).counts.launches
     assert small.left_out == [f"log 0, logs/{log.name}.gz"]
+    with open_trace(log) as trace, pytest.raises(StepscopeError, match="The smallest archive of this trace has") as no:
+        archive(gather(trace), 1000)
+    assert float(str(no.value).split(" has ")[1].split(" kB")[0]) * 1000 < len(without) + 100
     for part in (without, redacted):
         with zipfile.ZipFile(BytesIO(part)) as whole:
             assert whole.namelist() == ["report.md", "report.html"]
@@ -221,3 +224,24 @@ def test_an_archive_as_a_trace_says_what_to_do(tmp_path: Path, opened: Opened) -
 def test_breaks_and_recompiles_are_in_the_text(opened: Opened) -> None:
     text = render_markdown(gather(opened(compile_summary_logs.with_breaks())))
     assert "graph break" in text
+
+
+def test_a_name_and_a_note_in_another_encoding_are_written(tmp_path: Path) -> None:
+    name = os.fsdecode(b"stepscope_trace_rank_0_4711_\xff.log")
+    with open_trace(synthetic.recorded().write(tmp_path / name)) as trace:
+        ticket = gather(trace, note="an \udcff in it")
+        html = rendered(ticket, embedded_logs(ticket, 10**6), None)
+        data = archive(ticket, None)
+    assert b"an \xef\xbf\xbd in it" in html
+    with zipfile.ZipFile(BytesIO(data)) as whole:
+        assert whole.namelist()[2:] == ["logs/stepscope_trace_rank_0_4711_\ufffd.log.gz"]
+    report = tmp_path / "report.html"
+    report.write_bytes(html)
+    with open_trace(report) as again:
+        assert overview(again).counts.launches
+
+
+def test_an_export_of_one_page_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(synthetic.recorded().write(tmp_path / "stepscope_trace_rank_0_4711_x.log"))
+    assert run("export", log, "--to", "html", "--max-pages", "1", "-o", str(tmp_path / "pages")) == 0
+    assert "pages (1 page)" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from stepscope.viewer.redaction.secrets import HOME
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -31,7 +32,6 @@ _COLUMNS = {
     "source": ("compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames"),
 }  # fmt: skip
 _KIND_OF_KEY = {"file": "paths", "function": "names", "code": "source"}
-_HOME = re.compile(r"(?:/home/|/Users/|/users/|[A-Za-z]:\\Users\\)([^/\\\s'\"]+)")
 _LITERAL = re.compile(r"(['\"])((?:(?!\1)[^\\\n]|\\.){4,200})\1")
 _NAMES_A_HOST = re.compile(r"HOST|ADDR")
 _EMPTY: dict[str, Any] = {}
@@ -51,7 +51,7 @@ def log_texts(trace: Trace) -> Texts:
     for code in found.get("source", ()):
         found["constants"].update(literal for _, literal in _LITERAL.findall(code))
     for path in [text for texts in found.values() for text in texts]:
-        found["user"].update(_HOME.findall(path))
+        found["user"].update(name for _, name in HOME.findall(path))
     _add_reader(found)
     return found
 
