@@ -22,7 +22,8 @@ class Table {
     Object.assign(this, { table, number, body: table.tBodies[0] });
     this.box = table.parentElement.classList.contains("scroll") ? table.parentElement : table;
     this.heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
-    this.heads.forEach((head, column) => this.makeSortable(head, column));
+    const isSortedElsewhere = this.heads.some((head) => head.querySelector("a"));
+    if (!isSortedElsewhere) this.heads.forEach((head, column) => this.makeSortable(head, column));
     this.tools = h("div", { class: "table-tools" });
     this.box.before(this.tools);
     this.box.addEventListener("scroll", () => this.box.classList.toggle("scrolled", this.box.scrollLeft > 0), { passive: true });
@@ -50,10 +51,11 @@ class Table {
   }
 
   makeSortable(head, column) {
-    if (!head.textContent.trim() || head.querySelector("a, button, input, .visually-hidden") || head.colSpan > 1) return;
+    const term = [...head.querySelectorAll(".term, .term-text")];
+    const label = [...head.childNodes].filter((node) => !term.includes(node));
+    if (!textOf(head) || head.querySelector("button:not(.term), input, .visually-hidden") || head.colSpan > 1) return;
     head.setAttribute("aria-sort", "none");
-    const button = h("button", { type: "button", class: "sort", onclick: () => this.turn(column) }, ...head.childNodes);
-    head.replaceChildren(button);
+    head.replaceChildren(h("button", { type: "button", class: "sort", onclick: () => this.turn(column) }, ...label), ...term);
   }
 
   /** Sorts by a column: numbers from the largest on, texts from the first; then the other way round; then as it was. */
@@ -96,7 +98,7 @@ class Table {
   makeTools() {
     const count = this.plainRows.length;
     this.tools.hidden = count < 2;
-    const hasFilter = count >= FILTERED_FROM && !this.table.hasAttribute("data-filtered");
+    const hasFilter = count >= FILTERED_FROM && !isFiltered(this.table);
     if (this.tools.childElementCount && hasFilter === Boolean(this.filter)) return this.say();
     this.filter = hasFilter ? h("input", { type: "search", class: "table-filter", "aria-label": "Filter the rows of this table", placeholder: "Filter rows", autocomplete: "off", spellcheck: "false" }) : null;
     this.filter?.addEventListener("input", debounce(() => {
@@ -163,6 +165,12 @@ class Table {
   rowsInOrder() {
     return [...this.body.rows].filter((row) => !row.hidden && !row.classList.contains("group"));
   }
+}
+
+/** Returns whether something else filters a table: a script, or a form with the field that its attribute names. */
+function isFiltered(table) {
+  const field = table.dataset.filtered;
+  return field === "" || (field !== undefined && document.querySelector(`form.filters [name="${field}"]`) !== null);
 }
 
 function format(value, unit) {
