@@ -14,7 +14,7 @@ from tests.browser.conftest import Visit
 pytestmark = pytest.mark.browser
 HEADED = """() => {
     const [table] = [...document.querySelectorAll("main table")].filter((one) => one.checkVisibility());
-    const column = [...table.tHead.rows[0].cells].findIndex((cell) => cell.innerText.trim() === "%s");
+    const column = [...table.tHead.rows[0].cells].findIndex((cell) => (cell.querySelector(".sort") ?? cell).innerText.trim() === "%s");
     return [...table.tBodies[0].rows].filter((row) => !row.hidden).map((row) => row.cells[column].innerText.trim());
 }"""
 CSV = """async () => {
@@ -56,6 +56,19 @@ def test_a_table_sorts_by_its_raw_numbers(visit: Visit, address: str) -> None:
     expect(head).to_have_attribute("aria-sort", "none")
     assert column(page, "kernel") == before
     assert "table=" not in page.url
+
+
+def test_a_column_with_an_explanation_sorts_too(visit: Visit, address: str) -> None:
+    page = visit.page
+    page.goto(f"{address}/kernels")
+    head = page.locator("main th", has=page.get_by_role("button", name="What is meant by")).first
+    name = head.locator("button.sort").inner_text()
+    sort(page, name)
+    expect(head).to_have_attribute("aria-sort", "descending")
+    head.locator(".term").click()
+    expect(page.locator(".term-text:popover-open")).to_be_visible()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    assert "?" not in page.evaluate(CSV).splitlines()[0]
 
 
 def test_a_table_is_copied_with_raw_numbers_and_whole_names(visit: Visit, address: str) -> None:

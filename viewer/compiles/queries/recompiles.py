@@ -18,7 +18,9 @@ _FRAME_ID = "regexp_replace(compile_id, '/[^/]*$', '')"
 _MOST_RECOMPILES = 200
 _FRAMES = f"""
     SELECT log, {_FRAME_ID} AS frame_id
-    FROM compile_events e LEFT JOIN compiles c USING (log, compile_id)
+    FROM (SELECT *, bool_or(kind = 'recompile_limit') OVER (PARTITION BY log, compile_id) AS refused
+          FROM compile_events) e
+    LEFT JOIN compiles c USING (log, compile_id)
     WHERE kind IN ('recompile', 'recompile_limit') AND ($log IS NULL OR log = $log)
       AND ($frame IS NULL OR {_FRAME_ID} = $frame)
     GROUP BY log, frame_id
@@ -26,8 +28,8 @@ _FRAMES = f"""
         lower(concat_ws(' ', c.frame, c.function, c.file, e.cause, e.text)), lower($text)))
 """
 ORDERS = {
-    "recompiles": "count(*) FILTER (e.kind = 'recompile')",
-    "time": "sum(c.duration_ns) FILTER (e.kind = 'recompile')",
+    "recompiles": "count(*) FILTER (e.kind = 'recompile' AND NOT e.refused)",
+    "time": "sum(c.duration_ns) FILTER (e.kind = 'recompile' AND NOT e.refused)",
     "name": "min(c.frame)",
     "first": "min(e.record)",
 }
