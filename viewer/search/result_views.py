@@ -13,6 +13,8 @@ _STARTS = ("start_ns", "start_unix_ns", "start", "born_ns", "ns", "unix_ns", "fi
 _ENDS = ("end_ns", "end_unix_ns", "end", "died_ns", "last_ns")
 _DURATIONS = ("duration_ns", "duration", "device_duration_ns", "self_ns")
 _LANES = ("lane", "stream", "thread", "device", "rank", "log")
+_LINES = ("rank", "log")
+_MOST_LINES = 64
 _NAMES = ("name", "kernel", "frame", "function", "compile_id", "buffer", "text")
 _ALONG = ("step", "position", "launch", "snode_index", "call", "ns")
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL", "UBIGINT", "UINTEGER")
@@ -37,6 +39,8 @@ class CurveView:
     along: str
     x: list[Any]
     series: dict[str, list[float | None]]
+    lines: list[str] | None
+    """The name of the line to which each row belongs, such as ``rank 0``; None if all rows are one line."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,16 @@ def _curve(answer: SqlAnswer) -> CurveView | None:
         return None
     columns = {answer.columns[index]: [_number(row[index]) for row in answer.rows] for index in numbers}
     known = {name: values for name, values in columns.items() if any(value is not None for value in values)}
-    return CurveView(answer.columns[along], [row[along] for row in answer.rows], known) if known else None
+    if not known:
+        return None
+    return CurveView(answer.columns[along], [row[along] for row in answer.rows], known, _lines(answer))
+
+
+def _lines(answer: SqlAnswer) -> list[str] | None:
+    """Return the line of each row if a column tells ranks or logs apart."""
+    by = _first(answer, _LINES)
+    names = [] if by is None else [f"{answer.columns[by]} {row[by]}" for row in answer.rows]
+    return names if 1 < len({*names}) <= _MOST_LINES else None
 
 
 def _first(answer: SqlAnswer, names: Sequence[str]) -> int | None:

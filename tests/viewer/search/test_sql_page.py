@@ -171,7 +171,11 @@ def test_a_result_is_drawn_if_it_can_be(trace: Trace) -> None:
     assert views_of(beyond).timeline == TimelineView([0, 5, 10], [3, 3, 3], [""] * 3, [""] * 3, [0, 1, 2])
     curve = views_of(ask(trace, "SELECT step, duration_ns, NULL::DOUBLE AS none, kind FROM steps ORDER BY step")).curve
     assert curve is not None
-    assert (curve.x, list(curve.series)) == ([0, 1, 2, 3], ["duration_ns"])
+    assert (curve.x, list(curve.series), curve.lines) == ([0, 1, 2, 3], ["duration_ns"], None)
+    of_ranks = views_of(ask(trace, "SELECT s.step, r.rank, s.step + r.rank AS n FROM steps s, range(2) r(rank)")).curve
+    assert of_ranks is not None
+    assert {*(of_ranks.lines or ())} == {"rank 0", "rank 1"}
+    assert [*of_ranks.series] == ["n"]
     assert views_of(ask(trace, "SELECT kernel FROM sites")).names == ["table"]
     client = Client(trace)
     query = "query=SELECT step, duration_ns FROM steps"
