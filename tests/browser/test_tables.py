@@ -115,3 +115,28 @@ def test_wide_tables_scroll_within_their_box(visit: Visit, address: str, width: 
         page.goto(f"{address}{path}")
         main = page.locator("#main").evaluate("(main) => [main.scrollWidth, main.clientWidth]")
         assert main[0] <= main[1], path
+
+
+@pytest.mark.parametrize("path", ["/", "/kernels", "/graphs", "/graphs/0", "/graphs/0/buffers", "/records", "/ranks"])
+def test_no_column_is_out_of_sight(visit: Visit, address: str, path: str) -> None:
+    page = visit.page
+    for width in (1400, 700):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"{address}{path}")
+        visit.settle()
+        wide = page.locator(".scroll:visible").evaluate_all(
+            "(all) => all.filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.textContent.trim())"
+        )
+        assert wide == [], width
+
+
+def test_a_stacked_table_names_each_cell_and_sorts(visit: Visit, address: str) -> None:
+    page = visit.page
+    page.set_viewport_size({"width": 700, "height": 900})
+    page.goto(f"{address}/kernels")
+    cell = page.locator("main table.stacked tbody tr").first.locator("td").nth(4)
+    assert cell.evaluate("(cell) => getComputedStyle(cell, '::before').content") == '"launches" " "'
+    sort(page, "launches")
+    expect(page.locator("main th", has_text="launches").first).to_have_attribute("aria-sort", "descending")
+    page.set_viewport_size({"width": 1400, "height": 900})
+    expect(page.locator("main table.stacked")).to_have_count(0)

@@ -9,6 +9,8 @@ import { csvOf, matches, orderWithin, stateOf, stateText, totalsOf } from "#js/c
 const FILTERED_FROM = 9;
 /** Maximum height of a heading of one line. */
 const LINE_PX = 34;
+/** Width of a window from which on a table that is too wide scrolls, and does not stack its cells. */
+const NARROW_PX = 820;
 const FORMATS = { ns: formatNs, bytes: formatBytes, "%": (value) => `${formatValue(value)} %` };
 const EXACT = { ns: " ns", bytes: " bytes" };
 const isReport = document.body.classList.contains("report");
@@ -40,6 +42,19 @@ class Table {
     this.makeTools();
     if (this.sorted || this.wanted) this.apply();
     else this.addTotals();
+    this.fit();
+  }
+
+  /** Stacks the cells of each row in a narrow window if the table is wider than its box. */
+  fit() {
+    const { box, table } = this;
+    table.classList.remove("stacked");
+    if (innerWidth > NARROW_PX || box === table || box.scrollWidth <= box.clientWidth + 1) return;
+    const names = this.heads.map((head) => textOf(head).replace(/ [▲▼]$/, ""));
+    for (const row of [...this.rows, ...(this.foot?.rows ?? [])]) {
+      for (const [index, cell] of [...row.cells].entries()) if (row.cells.length === names.length && names[index]) cell.dataset.label = names[index];
+    }
+    table.classList.add("stacked");
   }
 
   get plainRows() {
@@ -216,5 +231,8 @@ if (isReport) lookSoon(); // its first page is shown after this
 new MutationObserver(lookSoon).observe(document.body, { childList: true, subtree: true });
 addEventListener("hashchange", () => setTimeout(lookForTables));
 addEventListener("resize", debounce(() => {
-  for (const table of document.querySelectorAll("main table, #panel table")) known.get(table)?.place();
+  for (const table of document.querySelectorAll("main table, #panel table")) {
+    known.get(table)?.place();
+    known.get(table)?.fit();
+  }
 }, 150));
