@@ -146,7 +146,7 @@ class Table {
     this.said.textContent = [now < all ? `${thousands(now)} of ${plural(all, "row")}` : "", page].filter(Boolean).join("; ");
   }
 
-  /** Adds the sum and the mean of columns whose head has `data-total`, and the share of each cell. */
+  /** Adds the sum and the mean of columns whose head has `data-total`, and the share of each cell; if it is `mean`, the mean only. */
   addTotals() {
     const columns = this.heads.flatMap((head, index) => (head.hasAttribute("data-total") ? [index] : []));
     const rows = this.shown;
@@ -157,15 +157,16 @@ class Table {
     for (const index of columns) {
       const { values, unit, isNumber } = this.column(index, rows);
       const totals = isNumber && rows.length > 1 ? totalsOf(values) : null;
-      rows.forEach((row, place) => share(row.cells[index], totals?.shares[place] ?? null));
-      if (totals) found.set(index, { ...totals, unit });
+      const addsUp = this.heads[index].dataset.total !== "mean";
+      if (addsUp) rows.forEach((row, place) => share(row.cells[index], totals?.shares[place] ?? null));
+      if (totals) found.set(index, { ...totals, unit, sum: addsUp ? totals.sum : null });
     }
     if (!found.size) return;
     const label = Math.min(2, Math.max(1, columns[0])); // columns of the label; the first may hold narrow numbers
     const line = (name, key) => h("tr", {}, h("th", { scope: "row", colspan: label }, name), ...this.heads.slice(label).map((head, place) => {
       const index = place + label;
       const totals = found.get(index);
-      return totals ? h("td", { class: "num", title: `${formatValue(totals[key])}${EXACT[totals.unit] ?? ""}` }, format(totals[key], totals.unit)) : h("td");
+      return (totals?.[key] ?? null) !== null ? h("td", { class: "num", title: `${formatValue(totals[key])}${EXACT[totals.unit] ?? ""}` }, format(totals[key], totals.unit)) : h("td");
     }));
     this.foot = h("tfoot", { class: "totals" }, line(`sum of ${plural(rows.length, "row")}`, "sum"), line("mean", "mean"));
     this.table.append(this.foot);
