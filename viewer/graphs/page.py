@@ -78,6 +78,8 @@ def graph_page(trace: Trace, request: Request) -> GraphPage:
 
 
 ROUTES = (
-    Page("/graphs", "graphs/list.html", "Graphs", GraphsPage, graphs_page, (LOG, TEXT, *order_parameters(SORTS), OFFSET)),
+    Page(
+        "/graphs", "graphs/list.html", "Graphs", GraphsPage, graphs_page, (LOG, TEXT, *order_parameters(SORTS), OFFSET)
+    ),
     Page("/graphs/{graph}", "graphs/page.html", "Graphs", GraphPage, graph_page, (GRAPH, SITE)),
 )

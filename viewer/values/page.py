@@ -245,7 +245,14 @@ ROUTES = (
     Page("/graphs/{graph}/buffers/{buffer}", "values/buffer.html", "Graphs", BufferPage, buffer_page, (GRAPH, BUFFER)),
     Page("/kernels", "values/kernels.html", "Kernels", KernelsPage, kernels_page),
     Page("/sites", "values/sites.html", "Kernels", SitesPage, sites_page, (NAME,)),
-    Page("/kernels/{kernel}", "values/kernel.html", "Kernels", KernelPage, kernel_page, (KERNEL, *order_parameters(LAUNCH_ORDERS))),
+    Page(
+        "/kernels/{kernel}",
+        "values/kernel.html",
+        "Kernels",
+        KernelPage,
+        kernel_page,
+        (KERNEL, *order_parameters(LAUNCH_ORDERS)),
+    ),
     Page(
         "/values",
         "values/page.html",
