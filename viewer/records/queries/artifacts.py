@@ -45,7 +45,7 @@ def list_records(
     offset: int = 0,
     limit: int = 200,
 ) -> RecordPage:
-    """Return a page of the matching records, by default in log order; its `kinds` count those that match without `kind`.
+    """Return a page of the matching records, in log order by default; `kinds` counts those that match without `kind`.
 
     `kind` is an event or an artifact's name. `text` is searched for in kinds, names, sources and compile ids."""
     match = {"log": log, "compile_id": compile_id, "text": text}
