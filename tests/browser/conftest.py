@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +23,7 @@ from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.app import create_app
 from stepscope.viewer.web.server import listen
 from tests.logs import synthetic
+from tests.logs.demo import record_demo
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page, Request
@@ -130,13 +129,6 @@ def visit(browser: Browser) -> Iterator[Visit]:
 def offline(browser: Browser) -> Iterator[Visit]:
     with visiting(browser, offline=True) as found:
         yield found
-
-
-def record_demo(folder: Path) -> None:
-    code = "from stepscope.viewer.cli import main; main()"
-    command = [sys.executable, "-c", code, "run", "--out", str(folder), "--", "-m", "stepscope.tracer.demo"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="session")

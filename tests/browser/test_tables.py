@@ -17,7 +17,8 @@ from tests.logs import compile_summary_logs, synthetic
 pytestmark = pytest.mark.browser
 HEADED = """() => {
     const [table] = [...document.querySelectorAll("main table")].filter((one) => one.checkVisibility());
-    const column = [...table.tHead.rows[0].cells].findIndex((cell) => cell.innerText.trim() === "%s");
+    const nameOf = (cell) => (cell.querySelector(".sort") ?? cell).innerText.trim();
+    const column = [...table.tHead.rows[0].cells].findIndex((cell) => nameOf(cell) === "%s");
     return [...table.tBodies[0].rows].filter((row) => !row.hidden).map((row) => row.cells[column].innerText.trim());
 }"""
 CSV = """async () => {
@@ -35,7 +36,7 @@ def column(page: Page, name: str) -> list[str]:
 
 
 def sort(page: Page, name: str) -> None:
-    page.locator("main th:visible", has_text=name).first.get_by_role("button").press("Enter")
+    page.locator("main th:visible", has_text=name).first.locator("button.sort").press("Enter")
 
 
 def test_a_table_sorts_by_its_raw_numbers(visit: Visit, address: str) -> None:
@@ -73,6 +74,19 @@ def test_what_a_break_costs_moves_with_its_place(visit: Visit, tmp_path: Path) -
             [re.compile("model.py:20"), re.compile("resumed functions"), re.compile("model.py:30")]
         )
         assert page.evaluate(CSV).count("\n") == 3, "a head and a line for each place"
+
+
+def test_a_column_with_an_explanation_sorts_too(visit: Visit, address: str) -> None:
+    page = visit.page
+    page.goto(f"{address}/kernels")
+    head = page.locator("main th", has=page.get_by_role("button", name="What is meant by")).first
+    name = head.locator("button.sort").inner_text()
+    sort(page, name)
+    expect(head).to_have_attribute("aria-sort", "descending")
+    head.locator(".term").click()
+    expect(page.locator(".term-text:popover-open")).to_be_visible()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    assert "?" not in page.evaluate(CSV).splitlines()[0]
 
 
 def test_a_table_is_copied_with_raw_numbers_and_whole_names(visit: Visit, address: str) -> None:
@@ -131,3 +145,28 @@ def test_wide_tables_scroll_within_their_box(visit: Visit, address: str, width: 
         page.goto(f"{address}{path}")
         main = page.locator("#main").evaluate("(main) => [main.scrollWidth, main.clientWidth]")
         assert main[0] <= main[1], path
+
+
+@pytest.mark.parametrize("path", ["/", "/kernels", "/graphs", "/graphs/0", "/graphs/0/buffers", "/records", "/ranks"])
+def test_no_column_is_out_of_sight(visit: Visit, address: str, path: str) -> None:
+    page = visit.page
+    for width in (1400, 700):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"{address}{path}")
+        visit.settle()
+        wide = page.locator(".scroll:visible").evaluate_all(
+            "(all) => all.filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.textContent.trim())"
+        )
+        assert wide == [], width
+
+
+def test_a_stacked_table_names_each_cell_and_sorts(visit: Visit, address: str) -> None:
+    page = visit.page
+    page.set_viewport_size({"width": 700, "height": 900})
+    page.goto(f"{address}/kernels")
+    cell = page.locator("main table.stacked tbody tr").first.locator("td").nth(4)
+    assert cell.evaluate("(cell) => getComputedStyle(cell, '::before').content") == '"launches "'
+    sort(page, "launches")
+    expect(page.locator("main th", has_text="launches").first).to_have_attribute("aria-sort", "descending")
+    page.set_viewport_size({"width": 1400, "height": 900})
+    expect(page.locator("main table.stacked")).to_have_count(0)

@@ -11,8 +11,9 @@ from stepscope.viewer.compiles.queries.compiles import list_compiles, output_cod
 from stepscope.viewer.compiles.queries.stack_trie import StackTrie, stack_trie
 from stepscope.viewer.compiles.rows import CompileRow
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.web.addresses import NotThere, Page, Request
-from stepscope.viewer.web.parameters import LOG, OFFSET, TEXT, number, one_of, text
+from stepscope.viewer.web.addresses import Page, Request
+from stepscope.viewer.web.order import Order, in_order, order_of, order_parameters
+from stepscope.viewer.web.parameters import LOG, OFFSET, TEXT, number, text
 
 COMPILES_PER_PAGE = 100
 STACKS_PER_PAGE = 200
@@ -21,9 +22,10 @@ SORTS: dict[str, Callable[[CompileRow], Any]] = {
     "status": lambda row: row.shown_status,
     "frame": lambda row: (row.function or "", row.file or "", row.line or 0),
     "attempts": lambda row: row.attempts,
-    "duration": lambda row: -1 if row.duration_ns is None else row.duration_ns,
-    "cache": lambda row: row.cache or "",
+    "duration": lambda row: row.duration_ns,
+    "cache": lambda row: row.cache,
     "artifacts": lambda row: row.artifacts,
+    "reason": lambda row: row.failure or row.recompile_reason or row.graph_break_reason,
 }
 
 
@@ -52,15 +54,13 @@ class CompilesPage:
 def compiles_page(trace: Trace, request: Request) -> CompilesPage:
     everything = list_compiles(trace)
     status, wanted, log = request.text("status"), request.text("text"), request.optional_id("log")
-    sort, offset = request.text("sort") or "start", max(0, request.number("offset") or 0)
-    if sort not in SORTS:
-        raise NotThere(f"Compiles cannot be sorted by “{sort[:40]}”; use one of {', '.join(SORTS)}.")
+    order, offset = order_of(request, SORTS, "Compiles"), max(0, request.number("offset") or 0)
     matching = [row for row in everything if (log is None or row.log == log) and _holds(row, wanted)]
     statuses = Counter(row.shown_status for row in matching).most_common()
     matching = [row for row in matching if status is None or row.shown_status == status]
     trie = stack_trie(trace, matching, max(0, request.number("stacks") or 0), STACKS_PER_PAGE)
-    reverse = request.text("order") == "down"
-    rows = sorted(matching, key=SORTS[sort], reverse=reverse)[offset : offset + COMPILES_PER_PAGE]
+    order = Order(order.sort or "start", order.reverse)
+    rows = in_order(matching, SORTS, order)[offset : offset + COMPILES_PER_PAGE]
     return CompilesPage(
         compiles=rows,
         output_codes=output_codes(trace, rows),
@@ -70,8 +70,8 @@ def compiles_page(trace: Trace, request: Request) -> CompilesPage:
         status=status,
         text=wanted,
         log=log,
-        sort=sort,
-        reverse=reverse,
+        sort=order.sort or "start",
+        reverse=order.reverse,
         offset=offset,
         limit=COMPILES_PER_PAGE,
         trie=trie,
@@ -89,8 +89,7 @@ LISTED = (
     text("status", "Only compiles that ended with this status."),
     TEXT,
     LOG,
-    one_of("sort", [*SORTS], "The column by which compiles are sorted."),
-    one_of("order", ["down"], "Reverse the order of the rows."),
+    *order_parameters(SORTS),
     OFFSET,
     number("stacks", "The number of stacks to pass over."),
 )

@@ -7,6 +7,9 @@ import io
 from dataclasses import dataclass
 from typing import Any
 
+from stepscope.viewer.compiles.queries import caches as lookups
+from stepscope.viewer.compiles.queries import graph_breaks as breaks
+from stepscope.viewer.compiles.queries import recompiles as recompiled
 from stepscope.viewer.compiles.queries.caches import Caches, caches
 from stepscope.viewer.compiles.queries.compile_time import (
     SORTS,
@@ -27,7 +30,8 @@ from stepscope.viewer.overview.queries.runs import list_runs
 from stepscope.viewer.overview.rows import RunRow
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.addresses import Download, File, NotThere, Page, Request, Twin
-from stepscope.viewer.web.parameters import END_NS, LOG, OFFSET, START_NS, WIDTH, number, one_of, text
+from stepscope.viewer.web.order import Order, order_of, order_parameters
+from stepscope.viewer.web.parameters import END_NS, LOG, OFFSET, START_NS, TEXT, WIDTH, number, one_of, text
 
 _SECTION = "Compile"
 _FULL_WIDTH = 1600
@@ -39,6 +43,8 @@ class GraphBreaksPage:
     breaks: GraphBreaks
     runs: list[RunRow]
     log: int | None
+    text: str | None
+    sort: str
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class RecompilesPage:
     log: int | None
     only_frame: str | None
     """Id of the only frame that is shown; None if all are."""
+    text: str | None
+    sort: str
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,8 @@ class CachesPage:
     log: int | None
     cache: str | None
     state: str | None
+    text: str | None
+    order: Order
 
 
 @dataclass(frozen=True)
@@ -97,21 +107,26 @@ def graph_breaks_page(trace: Trace, request: Request) -> GraphBreaksPage:
     log, asked = request.optional_id("log"), request.optional_id("break")
     if asked is not None and not is_break(trace, asked):
         raise NotThere(f"Record {asked} of this trace reports no graph break.")
-    return GraphBreaksPage(graph_breaks(trace, log, _offset(request), asked=asked), list_runs(trace), log)
+    wanted, sort = request.text("text"), order_of(request, breaks.ORDERS, "Graph breaks").sort or "breaks"
+    found = graph_breaks(trace, log, _offset(request), asked=asked, text=wanted, sort=sort)
+    return GraphBreaksPage(found, list_runs(trace), log, wanted, sort)
 
 
 def recompiles_page(trace: Trace, request: Request) -> RecompilesPage:
     log = request.optional_id("log")
-    frame = request.text("frame")
-    found = recompiles(trace, log, _offset(request), frame=frame)
-    if frame and not found.frames:
+    frame, wanted = request.text("frame"), request.text("text")
+    sort = order_of(request, recompiled.ORDERS, "Recompiled frames").sort or "recompiles"
+    found = recompiles(trace, log, _offset(request), frame=frame, text=wanted, sort=sort)
+    if frame and not wanted and not found.frames:
         raise NotThere(f"No frame “{frame[:40]}” was recompiled in this trace.")
-    return RecompilesPage(found, list_runs(trace), log, frame)
+    return RecompilesPage(found, list_runs(trace), log, frame, wanted, sort)
 
 
 def caches_page(trace: Trace, request: Request) -> CachesPage:
     log, cache, state = request.optional_id("log"), request.text("cache"), request.text("state")
-    return CachesPage(caches(trace, log, cache, state, _offset(request)), list_runs(trace), log, cache, state)
+    wanted, order = request.text("text"), order_of(request, lookups.ORDERS, "Lookups")
+    found = caches(trace, log, cache, state, wanted, order.sort, order.reverse, _offset(request))
+    return CachesPage(found, list_runs(trace), log, cache, state, wanted, order)
 
 
 def cuda_graphs_page(trace: Trace, request: Request) -> CudaGraphsPage:
@@ -213,6 +228,8 @@ LOOKUPS = (
     LOG,
     text("cache", "Only lookups in this cache."),
     one_of("state", ["hit", "miss", "bypass"], "Only lookups with this outcome."),
+    TEXT,
+    *order_parameters(lookups.ORDERS),
     OFFSET,
 )
 SPANS = (LOG, one_of("sort", SORTS, "The column by which spans are sorted."), START_NS, END_NS)
@@ -220,8 +237,20 @@ PIECE = (
     number("start", "The record with which a piece of vLLM begins."),
     number("pass", "The record of a pass of vLLM."),
 )
-BREAKS = (LOG, OFFSET, number("break", "The record of a graph break, which the page shows first."))
-RECOMPILED = (LOG, OFFSET, text("frame", "Only the frame with this id."))
+BREAKS = (
+    LOG,
+    TEXT,
+    one_of("sort", [*breaks.ORDERS], "What the causes are sorted by: the most, or the first."),
+    OFFSET,
+    number("break", "The record of a graph break, which the page shows first."),
+)
+RECOMPILED = (
+    LOG,
+    TEXT,
+    one_of("sort", [*recompiled.ORDERS], "What the frames are sorted by: the most, or the first."),
+    OFFSET,
+    text("frame", "Only the frame with this id."),
+)
 ROUTES = (
     Page("/graph-breaks", "compiles/graph_breaks.html", _SECTION, GraphBreaksPage, graph_breaks_page, BREAKS),
     Page("/recompiles", "compiles/recompiles.html", _SECTION, RecompilesPage, recompiles_page, RECOMPILED),

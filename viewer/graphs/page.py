@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from stepscope.viewer.graphs.queries.graphs import graph_detail, list_graphs
 from stepscope.viewer.graphs.rows import GraphDetail, GraphRow
@@ -10,9 +13,22 @@ from stepscope.viewer.overview.queries.damage import not_recorded
 from stepscope.viewer.overview.rows import NotRecorded
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.addresses import NotThere, Page, Request
-from stepscope.viewer.web.parameters import GRAPH, OFFSET, SITE
+from stepscope.viewer.web.order import Order, in_order, order_of, order_parameters
+from stepscope.viewer.web.parameters import GRAPH, LOG, OFFSET, SITE, TEXT
 
 GRAPHS_PER_PAGE = 500
+SORTS: dict[str, Callable[[GraphRow], Any]] = {
+    "graph": lambda row: row.graph,
+    "compile": lambda row: row.compile_id and [int(number) for number in re.findall(r"\d+", row.compile_id)],
+    "phase": lambda row: row.phase,
+    "cache": lambda row: row.cached,
+    "shapes": lambda row: row.dynamic,
+    "sites": lambda row: row.launch_sites,
+    "calls": lambda row: row.calls,
+    "launches": lambda row: row.launches,
+    "duration": lambda row: row.duration_ns,
+    "wrapper": lambda row: row.wrapper_key,
+}
 
 
 @dataclass(frozen=True)
@@ -21,8 +37,13 @@ class GraphsPage:
     """At most `limit` graphs, from `offset` on."""
     not_recorded: list[NotRecorded]
     total: int
+    """Number of graphs that match."""
+    all_graphs: int
     offset: int
     limit: int
+    log: int | None
+    text: str | None
+    order: Order
 
 
 @dataclass(frozen=True)
@@ -35,8 +56,16 @@ class GraphPage:
 
 def graphs_page(trace: Trace, request: Request) -> GraphsPage:
     graphs, offset = list_graphs(trace), request.optional_id("offset") or 0
+    log, text, order = request.optional_id("log"), request.text("text"), order_of(request, SORTS, "Graphs")
+    found = [row for row in graphs if (log is None or row.log == log) and _holds(row, text)]
+    shown = in_order(found, SORTS, order)[offset : offset + GRAPHS_PER_PAGE]
     missing = [row for row in not_recorded(trace) if row.graph is not None]
-    return GraphsPage(graphs[offset : offset + GRAPHS_PER_PAGE], missing, len(graphs), offset, GRAPHS_PER_PAGE)
+    return GraphsPage(shown, missing, len(found), len(graphs), offset, GRAPHS_PER_PAGE, log, text, order)
+
+
+def _holds(row: GraphRow, text: str | None) -> bool:
+    held = (f"graph {row.graph}", row.compile_id, row.aot_id, row.phase, row.wrapper_key)
+    return text is None or any(text.lower() in part.lower() for part in held if part)
 
 
 def graph_page(trace: Trace, request: Request) -> GraphPage:
@@ -49,6 +78,8 @@ def graph_page(trace: Trace, request: Request) -> GraphPage:
 
 
 ROUTES = (
-    Page("/graphs", "graphs/list.html", "Graphs", GraphsPage, graphs_page, (OFFSET,)),
+    Page(
+        "/graphs", "graphs/list.html", "Graphs", GraphsPage, graphs_page, (LOG, TEXT, *order_parameters(SORTS), OFFSET)
+    ),
     Page("/graphs/{graph}", "graphs/page.html", "Graphs", GraphPage, graph_page, (GRAPH, SITE)),
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from stepscope.viewer.exports.queries.tables import payload_size
 from stepscope.viewer.records.queries.artifacts import (
+    ORDERS,
     list_records,
     payload_lines,
     record_detail,
@@ -16,6 +17,7 @@ from stepscope.viewer.records.rows import RecordDetail, RecordPage, RecordRow, R
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.byte_range import byte_range
 from stepscope.viewer.web.addresses import Download, File, NotThere, Page, Request
+from stepscope.viewer.web.order import Order, order_of, order_parameters
 from stepscope.viewer.web.parameters import COMPILE_ID, LOG, OFFSET, RECORD, RECORD_KIND, TEXT, number
 
 RECORDS_PER_PAGE = 200
@@ -29,6 +31,7 @@ class RecordsPage:
     compile_id: str | None
     kind: str | None
     text: str | None
+    order: Order
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,19 @@ class RecordShown:
 def records_page(trace: Trace, request: Request) -> RecordsPage:
     log, offset = request.number("log"), max(0, request.number("offset") or 0)
     compile_id, kind, text = (request.text(name) for name in ("compile_id", "kind", "text"))
+    order = order_of(request, ORDERS, "Records")
     page = list_records(
-        trace, log=log, compile_id=compile_id, kind=kind, text=text, offset=offset, limit=RECORDS_PER_PAGE
+        trace,
+        log=log,
+        compile_id=compile_id,
+        kind=kind,
+        text=text,
+        sort=order.sort,
+        is_down=order.reverse,
+        offset=offset,
+        limit=RECORDS_PER_PAGE,
     )
-    return RecordsPage(page, log, compile_id, kind, text)
+    return RecordsPage(page, log, compile_id, kind, text, order)
 
 
 def record_page(trace: Trace, request: Request) -> RecordShown:
@@ -85,7 +97,7 @@ def raw_payload(trace: Trace, request: Request) -> File:
     return File(payload[part], "text/plain", name, 206, headers)
 
 
-LISTED = (LOG, COMPILE_ID, RECORD_KIND, TEXT, OFFSET)
+LISTED = (LOG, COMPILE_ID, RECORD_KIND, TEXT, *order_parameters(ORDERS), OFFSET)
 ROUTES = (
     Page("/records", "records/list.html", "Records", RecordsPage, records_page, LISTED),
     Page(

@@ -13,6 +13,8 @@ _STARTS = ("start_ns", "start_unix_ns", "start", "born_ns", "ns", "unix_ns", "fi
 _ENDS = ("end_ns", "end_unix_ns", "end", "died_ns", "last_ns")
 _DURATIONS = ("duration_ns", "duration", "device_duration_ns", "self_ns")
 _LANES = ("lane", "stream", "thread", "device", "rank", "log")
+_LINES = ("rank", "log")
+_MOST_LINES = 64
 _NAMES = ("name", "kernel", "frame", "function", "compile_id", "buffer", "text")
 _ALONG = ("step", "position", "launch", "snode_index", "call", "ns")
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL", "UBIGINT", "UINTEGER")
@@ -39,6 +41,8 @@ class CurveView:
     series: dict[str, list[float | None]]
     row: list[int]
     """Row of the result of each point."""
+    lines: list[str] | None
+    """The name of the line to which each point belongs, such as ``rank 0``; None if all points are one line."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,15 @@ def _curve(answer: SqlAnswer) -> CurveView | None:
     known = {name: values for name, values in columns.items() if any(value is not None for value in values)}
     if not known or len(order) < 2:
         return None
-    return CurveView(answer.columns[along], [answer.rows[row][along] for row in order], known, order)
+    along_values = [answer.rows[row][along] for row in order]
+    return CurveView(answer.columns[along], along_values, known, order, _lines(answer, order))
+
+
+def _lines(answer: SqlAnswer, rows: Sequence[int]) -> list[str] | None:
+    """Return the line of each of `rows` if a column tells ranks or logs apart."""
+    by = _first(answer, _LINES)
+    names = [] if by is None else [f"{answer.columns[by]} {answer.rows[row][by]}" for row in rows]
+    return names if 1 < len({*names}) <= _MOST_LINES else None
 
 
 def _first(answer: SqlAnswer, names: Sequence[str]) -> int | None:

@@ -49,6 +49,11 @@ def row(trace: Trace, statement: str, parameters: Sequence[Any] = ()) -> Row | N
     return trace.cursor().execute(statement, parameters).fetchone()
 
 
+def order_by(orders: Mapping[str, str], sort: str | None, is_down: bool, default: str) -> str:
+    """Return what follows ORDER BY: the expression of `sort`, unknown values last, then the default order."""
+    return default if sort is None else f"{orders[sort]} {'DESC' if is_down else 'ASC'} NULLS LAST, {default}"
+
+
 def number(trace: Trace, statement: str, parameters: Sequence[Any] = ()) -> Any:
     """Return the first column of the first row, or None."""
     found = row(trace, statement, parameters)

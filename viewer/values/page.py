@@ -19,7 +19,13 @@ from stepscope.viewer.values.queries import heatmap
 from stepscope.viewer.values.queries.buffers import buffer_detail, buffer_rows
 from stepscope.viewer.values.queries.curves import value_curve
 from stepscope.viewer.values.queries.heatmap import Window, has_outputs, heat_map, worst_sites
-from stepscope.viewer.values.queries.kernels import KernelDetail, KernelRow, kernel_detail, kernel_rows
+from stepscope.viewer.values.queries.kernels import (
+    LAUNCH_ORDERS,
+    KernelDetail,
+    KernelRow,
+    kernel_detail,
+    kernel_rows,
+)
 from stepscope.viewer.values.rows import (
     BufferDetail,
     BufferRow,
@@ -28,6 +34,7 @@ from stepscope.viewer.values.rows import (
     WorstSite,
 )
 from stepscope.viewer.web.addresses import NotThere, Page, Redirect, Request
+from stepscope.viewer.web.order import Order, order_of, order_parameters
 from stepscope.viewer.web.parameters import (
     ARGUMENT,
     BUFFER,
@@ -43,6 +50,7 @@ from stepscope.viewer.web.parameters import (
 )
 
 NAME = text("name", "An ATen operator, an FX node, a scheduler node, or a line of model source such as model.py:12.")
+FIRST_LAUNCHES = Order(None, reverse=False)
 MOMENTS = ("after", "before")
 WINDOW = ("first_site", "last_site", "first_step", "last_step")
 
@@ -74,6 +82,8 @@ class SitesPage:
 @dataclass(frozen=True)
 class KernelPage:
     detail: KernelDetail
+    order: Order
+    """The order of the launches."""
 
 
 @dataclass(frozen=True)
@@ -131,14 +141,14 @@ def sites_page(trace: Trace, request: Request) -> SitesPage:
 
 
 def kernel_page(trace: Trace, request: Request) -> KernelPage:
-    return kernel_page_of(trace, request.name("kernel"))
+    return kernel_page_of(trace, request.name("kernel"), order_of(request, LAUNCH_ORDERS, "Launches"))
 
 
-def kernel_page_of(trace: Trace, kernel: str) -> KernelPage:
-    detail = kernel_detail(trace, kernel)
+def kernel_page_of(trace: Trace, kernel: str, order: Order = FIRST_LAUNCHES) -> KernelPage:
+    detail = kernel_detail(trace, kernel, sort=order.sort, is_down=order.reverse)
     if detail is None:
         raise NotThere(f"This trace contains no kernel “{kernel[:200]}”.")
-    return KernelPage(detail)
+    return KernelPage(detail, order)
 
 
 def buffers_page(trace: Trace, request: Request) -> BuffersPage:
@@ -235,7 +245,14 @@ ROUTES = (
     Page("/graphs/{graph}/buffers/{buffer}", "values/buffer.html", "Graphs", BufferPage, buffer_page, (GRAPH, BUFFER)),
     Page("/kernels", "values/kernels.html", "Kernels", KernelsPage, kernels_page),
     Page("/sites", "values/sites.html", "Kernels", SitesPage, sites_page, (NAME,)),
-    Page("/kernels/{kernel}", "values/kernel.html", "Kernels", KernelPage, kernel_page, (KERNEL,)),
+    Page(
+        "/kernels/{kernel}",
+        "values/kernel.html",
+        "Kernels",
+        KernelPage,
+        kernel_page,
+        (KERNEL, *order_parameters(LAUNCH_ORDERS)),
+    ),
     Page(
         "/values",
         "values/page.html",

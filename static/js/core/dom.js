@@ -24,6 +24,11 @@ export function known(value, reason = "not recorded", show = String) {
   return h("span", { class: "unknown", title: reason, "aria-label": `unknown: ${reason}` }, "–");
 }
 
+/** Shortens a long name in the middle like the macro of this name; the text holds the whole name. */
+export function middle(text, most = 44) {
+  return text.length > most ? h("span", { class: "middle" }, h("span", {}, text.slice(0, -14)), text.slice(-14)) : text;
+}
+
 /** Returns whether keys go to an input. */
 export function isTyping(event) {
   return event.target instanceof Element && event.target.closest("input, select, textarea, dialog[open]") !== null;

@@ -13,7 +13,7 @@ function pieces(node) {
   return [...node.childNodes].flatMap((child) => {
     if (child.nodeType === Node.TEXT_NODE) return [child.data];
     if (!(child instanceof HTMLElement)) return [];
-    if (child.matches('[aria-hidden="true"], .unknown, details > :not(summary), .open-source')) return [];
+    if (child.matches('[aria-hidden="true"], .unknown, details > :not(summary), .open-source, .term, .term-text')) return [];
     return BLOCKS.has(child.tagName) ? [" ", ...pieces(child), " "] : pieces(child);
   });
 }

@@ -9,6 +9,8 @@ import { csvOf, matches, orderWithin, stateOf, stateText, totalsOf } from "#js/c
 const FILTERED_FROM = 9;
 /** Maximum height of a heading of one line. */
 const LINE_PX = 34;
+/** Width of a window from which on a table that is too wide scrolls, and does not stack its cells. */
+const NARROW_PX = 820;
 const FORMATS = { ns: formatNs, bytes: formatBytes, "%": (value) => `${formatValue(value)} %` };
 const EXACT = { ns: " ns", bytes: " bytes" };
 const isReport = document.body.classList.contains("report");
@@ -22,7 +24,8 @@ class Table {
     Object.assign(this, { table, number, body: table.tBodies[0] });
     this.box = table.parentElement.classList.contains("scroll") ? table.parentElement : table;
     this.heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
-    this.heads.forEach((head, column) => this.makeSortable(head, column));
+    const isSortedElsewhere = this.heads.some((head) => head.querySelector("a"));
+    if (!isSortedElsewhere) this.heads.forEach((head, column) => this.makeSortable(head, column));
     this.tools = h("div", { class: "table-tools" });
     this.box.before(this.tools);
     this.box.addEventListener("scroll", () => this.box.classList.toggle("scrolled", this.box.scrollLeft > 0), { passive: true });
@@ -45,6 +48,19 @@ class Table {
     this.makeTools();
     if (this.sorted || this.wanted) this.apply();
     else this.addTotals();
+    this.fit();
+  }
+
+  /** Stacks the cells of each row in a narrow window if the table is wider than its box. */
+  fit() {
+    const { box, table } = this;
+    table.classList.remove("stacked");
+    if (innerWidth > NARROW_PX || box === table || box.scrollWidth <= box.clientWidth + 1) return;
+    const names = this.heads.map((head) => textOf(head).replace(/ [▲▼]$/, ""));
+    for (const row of [...this.rows, ...(this.foot?.rows ?? [])]) {
+      for (const [index, cell] of [...row.cells].entries()) if (row.cells.length === names.length && names[index]) cell.dataset.label = names[index];
+    }
+    table.classList.add("stacked");
   }
 
   get plainRows() {
@@ -56,10 +72,11 @@ class Table {
   }
 
   makeSortable(head, column) {
-    if (!head.textContent.trim() || head.querySelector("a, button, input, .visually-hidden") || head.colSpan > 1) return;
+    const term = [...head.querySelectorAll(".term, .term-text")];
+    const label = [...head.childNodes].filter((node) => !term.includes(node));
+    if (!textOf(head) || head.querySelector("button:not(.term), input, .visually-hidden") || head.colSpan > 1) return;
     head.setAttribute("aria-sort", "none");
-    const button = h("button", { type: "button", class: "sort", onclick: () => this.turn(column) }, ...head.childNodes);
-    head.replaceChildren(button);
+    head.replaceChildren(h("button", { type: "button", class: "sort", onclick: () => this.turn(column) }, ...label), ...term);
   }
 
   /** Sorts by a column: numbers from the largest on, texts from the first; then the other way round; then as it was. */
@@ -105,7 +122,7 @@ class Table {
   makeTools() {
     const count = this.plainRows.length;
     this.tools.hidden = count < 2;
-    const hasFilter = count >= FILTERED_FROM && !this.table.hasAttribute("data-filtered");
+    const hasFilter = count >= FILTERED_FROM && !isFiltered(this.table);
     if (this.tools.childElementCount && hasFilter === Boolean(this.filter)) return this.say();
     this.filter = hasFilter ? h("input", { type: "search", class: "table-filter", "aria-label": "Filter the rows of this table", placeholder: "Filter rows", autocomplete: "off", spellcheck: "false" }) : null;
     this.filter?.addEventListener("input", debounce(() => {
@@ -138,7 +155,10 @@ class Table {
     this.said.textContent = [now < all ? `${thousands(now)} of ${plural(all, "row")}` : "", page].filter(Boolean).join("; ");
   }
 
-  /** Adds the sum and the mean of columns whose head has `data-total`, and the share of each cell, without rows that contain others. */
+  /**
+   * Adds the sum and the mean of columns whose head has `data-total`, and the share of each cell, without rows that contain
+   * others; if it is `mean`, the mean only.
+   */
   addTotals() {
     const columns = this.heads.flatMap((head, index) => (head.hasAttribute("data-total") ? [index] : []));
     const rows = this.shown.filter((row) => !row.hasAttribute("data-contains"));
@@ -149,15 +169,16 @@ class Table {
     for (const index of columns) {
       const { values, unit, isNumber } = this.column(index, rows);
       const totals = isNumber && rows.length > 1 ? totalsOf(values) : null;
-      rows.forEach((row, place) => share(row.cells[index], totals?.shares[place] ?? null));
-      if (totals) found.set(index, { ...totals, unit });
+      const addsUp = this.heads[index].dataset.total !== "mean";
+      if (addsUp) rows.forEach((row, place) => share(row.cells[index], totals?.shares[place] ?? null));
+      if (totals) found.set(index, { ...totals, unit, sum: addsUp ? totals.sum : null });
     }
     if (!found.size) return;
     const label = Math.min(2, Math.max(1, columns[0])); // columns of the label; the first may hold narrow numbers
     const line = (name, key) => h("tr", {}, h("th", { scope: "row", colspan: label }, name), ...this.heads.slice(label).map((head, place) => {
       const index = place + label;
       const totals = found.get(index);
-      return totals ? h("td", { class: "num", title: `${formatValue(totals[key])}${EXACT[totals.unit] ?? ""}` }, format(totals[key], totals.unit)) : h("td");
+      return (totals?.[key] ?? null) !== null ? h("td", { class: "num", title: `${formatValue(totals[key])}${EXACT[totals.unit] ?? ""}` }, format(totals[key], totals.unit)) : h("td");
     }));
     this.foot = h("tfoot", { class: "totals" }, line(`sum of ${plural(rows.length, "row")}`, "sum"), line("mean", "mean"));
     this.table.append(this.foot);
@@ -175,6 +196,11 @@ class Table {
 }
 
 const isUnder = (row) => row.classList.contains("under");
+/** Returns whether something else filters a table: a script, or a form with the field that its attribute names. */
+function isFiltered(table) {
+  const field = table.dataset.filtered;
+  return field === "" || (field !== undefined && document.querySelector(`form.filters [name="${field}"]`) !== null);
+}
 
 function format(value, unit) {
   const whole = unit === "ns" || unit === "bytes" ? Math.round(value) : value;
@@ -219,5 +245,8 @@ if (isReport) lookSoon(); // its first page is shown after this
 new MutationObserver(lookSoon).observe(document.body, { childList: true, subtree: true });
 addEventListener("hashchange", () => setTimeout(lookForTables));
 addEventListener("resize", debounce(() => {
-  for (const table of document.querySelectorAll("main table, #panel table")) known.get(table)?.place();
+  for (const table of document.querySelectorAll("main table, #panel table")) {
+    known.get(table)?.place();
+    known.get(table)?.fit();
+  }
 }, 150));

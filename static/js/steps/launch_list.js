@@ -1,5 +1,5 @@
 // The launches in view as a table, for keyboards, screen readers and text search.
-import { h, known } from "#js/core/dom.js";
+import { h, known, middle } from "#js/core/dom.js";
 import { formatNs, formatTick, plural, thousands } from "#js/core/format.js";
 import { launchesIn } from "#js/steps/timeline_model.js";
 import { healthBadge } from "#js/values/lines.js";
@@ -32,7 +32,7 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
       h(
         "td",
         { class: "mono" },
-        h("a", { href: hrefOf(launch), title: kernel }, kernel),
+        h("a", { href: hrefOf(launch), title: kernel }, middle(kernel)),
         count > 1 && h("span", { class: "dim" }, ` and ${plural(count - 1, "shorter launch")} within ${formatNs(end - start)}`),
       ),
     );

@@ -171,10 +171,16 @@ def test_a_result_is_drawn_if_it_can_be(trace: Trace) -> None:
     assert views_of(beyond).timeline == TimelineView([0, 5, 10], [3, 3, 3], [""] * 3, [""] * 3, [0, 1, 2])
     curve = views_of(ask(trace, "SELECT step, duration_ns, NULL::DOUBLE AS none, kind FROM steps ORDER BY step")).curve
     assert curve is not None
-    assert (curve.x, list(curve.series)) == ([0, 1, 2, 3], ["duration_ns"])
+    assert (curve.x, list(curve.series), curve.lines) == ([0, 1, 2, 3], ["duration_ns"], None)
     mixed = "SELECT * FROM (VALUES (2, 20), (NULL, 30), (0, 40), (9100000000000000000, 50)) AS found(step, live_bytes)"
-    ordered = CurveView("step", [0, 2, "9100000000000000000"], {"live_bytes": [40, 20, 50]}, [2, 0, 3])
+    ordered = CurveView("step", [0, 2, "9100000000000000000"], {"live_bytes": [40, 20, 50]}, [2, 0, 3], None)
     assert views_of(ask(trace, mixed)).curve == ordered
+    by_rank = "SELECT s.step, r.rank, s.step + r.rank AS n FROM steps s, range(2) r(rank) ORDER BY s.step DESC"
+    of_ranks = views_of(ask(trace, by_rank)).curve
+    assert of_ranks is not None
+    assert of_ranks.x == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert [int((of_ranks.lines or [])[place][-1]) + x for place, x in enumerate(of_ranks.x)] == of_ranks.series["n"]
+    assert [*of_ranks.series] == ["n"]
     assert views_of(ask(trace, "SELECT kernel FROM sites")).names == ["table"]
     client = Client(trace)
     query = "query=SELECT step, duration_ns FROM steps"

@@ -75,6 +75,15 @@ def test_compile_time(opened: Open) -> None:
     assert "the chart of 3 spans is 604 ms long" in page
 
 
+def test_spans_at_the_same_time(opened: Open) -> None:
+    log = logs.compiled(LogBuilder(), 0, 0)
+    for thread in (0, 1):
+        logs.span(log, "dynamo", 0, 5_000, tid=thread)
+    page = shown(opened(log), "/compile-time")
+    assert "its outermost spans take 10.0 ms together." in page
+    assert "Some ran at the same time, so the chart of 2 spans is 5.00 ms long." in page
+
+
 def test_a_compile_has_one_status(opened: Open) -> None:
     log = logs.compiled(LogBuilder(), 0, 0)
     logs.compiled(log, 0, 1)

@@ -14,12 +14,27 @@ _LOOK_BACK = 40
 """Number of lookups before a miss that are searched for the nearest key."""
 _MOST_DIFFERENCES = 12
 _LONGEST_VALUE = 300
-_MATCH = "($log IS NULL OR log = $log) AND ($cache IS NULL OR cache = $cache) AND ($state IS NULL OR state = $state)"
-_ROWS = f"""
-    SELECT l.record, l.log, l.compile_id, l.cache, l.state, l.detail, l.key, l.reason, l.time_saved_ns, l.components,
-           (SELECT max(c.frame) FROM compiles c WHERE c.log = l.log AND c.compile_id = l.compile_id)
-    FROM cache_lookups l WHERE {_MATCH} ORDER BY l.record LIMIT $limit OFFSET $offset
+_MATCH = """
+    FROM (SELECT *, (SELECT max(c.frame) FROM compiles c WHERE c.log = o.log AND c.compile_id = o.compile_id) AS frame
+          FROM cache_lookups o)
+    WHERE ($log IS NULL OR log = $log) AND ($cache IS NULL OR cache = $cache) AND ($state IS NULL OR state = $state)
+      AND ($text IS NULL OR contains(lower(concat_ws(' ', compile_id, frame, detail, key, reason)), lower($text)))
 """
+_ROWS = f"""
+    SELECT record, log, compile_id, cache, state, detail, key, reason, time_saved_ns, components, frame
+    {_MATCH} ORDER BY {{order}} LIMIT $limit OFFSET $offset
+"""
+ORDERS = {
+    "compile": "compile_id",
+    "frame": "frame",
+    "cache": "cache",
+    "outcome": "state",
+    "key": "key",
+    "saved": "time_saved_ns",
+    "reason": "reason",
+    "record": "record",
+}
+"""The expressions by which lookups can be sorted."""
 _COUNTERS = """
     SELECT m.name, sum(m.number) FROM metrics m JOIN records r ON r.record = m.record
     WHERE (m.name LIKE '%cache_hit_count' OR m.name LIKE '%cache_miss_count') AND ($log IS NULL OR r.log = $log)
@@ -110,23 +125,26 @@ def caches(
     log: int | None = None,
     cache: str | None = None,
     state: str | None = None,
+    text: str | None = None,
+    sort: str | None = None,
+    is_down: bool = False,
     offset: int = 0,
     limit: int = 50,
 ) -> Caches:
-    """Return a page of the matching lookups in log order, with totals that only `log` restricts."""
-    match = {"log": log, "cache": cache, "state": state}
-    rows = sql.rows(trace, _ROWS, {**match, "limit": limit, "offset": offset})
+    """Return a page of the matching lookups, by default in log order, with totals that only `log` restricts."""
+    match = {"log": log, "cache": cache, "state": state, "text": text}
+    ordered = _ROWS.format(order=sql.order_by(ORDERS, sort, is_down, "record"))
+    rows = sql.rows(trace, ordered, {**match, "limit": limit, "offset": offset})
     lookups = [CacheLookup(*row) for row in rows]
     misses = [row.record for row in lookups if row.state == "miss" and row.components]
     nearest = _nearest(trace, misses) if misses else {}
-    count = "SELECT count(*) FROM cache_lookups WHERE " + _MATCH
     counters = sql.rows(trace, _COUNTERS, {"log": log})
     return Caches(
         totals=_totals(trace, log),
         bypasses=_bypasses(trace, log),
         counters={name: int(number) for name, number in counters if number is not None},
         rows=[replace(row, nearest=nearest.get(row.record)) for row in lookups],
-        total=sql.rows(trace, count, match)[0][0],
+        total=sql.rows(trace, f"SELECT count(*) {_MATCH}", match)[0][0],
         offset=offset,
         limit=limit,
     )

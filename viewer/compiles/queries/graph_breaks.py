@@ -30,10 +30,21 @@ _MOST_PLACES = 40
 _CAUSES = f"""
     SELECT e.cause, count(*) AS breaks, count(DISTINCT (e.log, e.compile_id)) AS compiles,
            count(DISTINCT (e.log, {_FRAME})) AS frames, min(e.record) AS first_record, arg_min(e.text, e.record) AS text
-    FROM compile_events e WHERE e.kind = 'graph_break' AND ($log IS NULL OR e.log = $log)
-    GROUP BY e.cause ORDER BY count(*) FILTER (e.record = $asked) DESC, breaks DESC, first_record
-    LIMIT $limit OFFSET $offset
+    FROM compile_events e LEFT JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id
+    WHERE e.kind = 'graph_break' AND ($log IS NULL OR e.log = $log)
+    GROUP BY e.cause
+    HAVING $text IS NULL OR bool_or(contains(
+        lower(concat_ws(' ', e.cause, e.text, e.file, e.function, e.code, c.frame)), lower($text)))
 """
+ORDERS = {
+    "breaks": "breaks",
+    "compiles": "compiles",
+    "frames": "frames",
+    "cause": "e.cause",
+    "first": "first_record",
+}
+"""The expressions by which causes can be sorted."""
+_FROM_THE_MOST = ("breaks", "compiles", "frames")
 _EVENTS = f"""
     SELECT e.cause, e.log, e.compile_id, {_FRAME} AS frame_id, e.record, coalesce(e.file, c.file) AS file,
            coalesce(e.line, c.line) AS line, coalesce(nullif(e.function, ''), c.function) AS function, e.code, c.frame,
@@ -124,7 +135,7 @@ class BreakCause:
 @dataclass(frozen=True)
 class GraphBreaks:
     causes: list[BreakCause]
-    """Causes, most frequent first."""
+    matching_causes: int
     total_causes: int
     total_breaks: int
     total_compiles: int
@@ -170,11 +181,21 @@ def is_break(trace: Trace, record: int) -> bool:
 
 
 def graph_breaks(
-    trace: Trace, log: int | None = None, offset: int = 0, limit: int = 20, asked: int | None = None
+    trace: Trace,
+    log: int | None = None,
+    offset: int = 0,
+    limit: int = 20,
+    asked: int | None = None,
+    text: str | None = None,
+    sort: str = "breaks",
 ) -> GraphBreaks:
-    """Return a page of the causes, most frequent first; the cause and place of record `asked` come before all."""
+    """Return a page of the causes with this text, by default the most frequent first; the cause and place of record
+    `asked` come before all. The other totals are those of all causes."""
     match = {"log": log}
-    found = sql.named(trace, _CAUSES, {**match, "limit": limit, "offset": offset, "asked": asked})
+    order = sql.order_by(ORDERS, sort, sort in _FROM_THE_MOST, "first_record")
+    page = f"{_CAUSES} ORDER BY count(*) FILTER (e.record = $asked) DESC, {order} LIMIT $limit OFFSET $offset"
+    found = sql.named(trace, page, {**match, "text": text, "limit": limit, "offset": offset, "asked": asked})
+    matching = sql.rows(trace, f"SELECT count(*) FROM ({_CAUSES})", {**match, "text": text})[0][0]
     totals = sql.rows(
         trace,
         "SELECT count(DISTINCT cause), count(*), count(DISTINCT (log, compile_id)) FROM compile_events"
@@ -213,7 +234,7 @@ def graph_breaks(
                 places_left=max(0, len(places[cause]) - _MOST_PLACES),
             )
         )
-    return GraphBreaks(*[rows, *totals, offset, limit])
+    return GraphBreaks(*[rows, matching, *totals, offset, limit])
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str | None:

@@ -18,10 +18,22 @@ _FRAME_ID = "regexp_replace(compile_id, '/[^/]*$', '')"
 _MOST_RECOMPILES = 200
 _FRAMES = f"""
     SELECT log, {_FRAME_ID} AS frame_id
-    FROM compile_events WHERE kind IN ('recompile', 'recompile_limit') AND ($log IS NULL OR log = $log)
+    FROM (SELECT *, bool_or(kind = 'recompile_limit') OVER (PARTITION BY log, compile_id) AS refused
+          FROM compile_events) e
+    LEFT JOIN compiles c USING (log, compile_id)
+    WHERE kind IN ('recompile', 'recompile_limit') AND ($log IS NULL OR log = $log)
       AND ($frame IS NULL OR {_FRAME_ID} = $frame)
-    GROUP BY log, frame_id ORDER BY count(*) FILTER (kind = 'recompile') DESC, min(record) LIMIT $limit OFFSET $offset
+    GROUP BY log, frame_id
+    HAVING $text IS NULL OR bool_or(contains(
+        lower(concat_ws(' ', c.frame, c.function, c.file, e.cause, e.text)), lower($text)))
 """
+ORDERS = {
+    "recompiles": "count(*) FILTER (e.kind = 'recompile' AND NOT e.refused)",
+    "time": "sum(c.duration_ns) FILTER (e.kind = 'recompile' AND NOT e.refused)",
+    "name": "min(c.frame)",
+    "first": "min(e.record)",
+}
+"""The expressions by which frames can be sorted."""
 _TOTALS = f"""
     WITH events AS (
         SELECT e.log, e.kind, {_FRAME_ID.replace("compile_id", "e.compile_id")} AS frame_id, c.duration_ns,
@@ -111,6 +123,7 @@ class RecompiledFrame:
 @dataclass(frozen=True)
 class Recompiles:
     frames: list[RecompiledFrame]
+    matching_frames: int
     total_frames: int
     total_recompiles: int
     total_ns: int | None
@@ -150,17 +163,28 @@ class _Frame:
 
 
 def recompiles(
-    trace: Trace, log: int | None = None, offset: int = 0, limit: int = 20, frame: str | None = None
+    trace: Trace,
+    log: int | None = None,
+    offset: int = 0,
+    limit: int = 20,
+    frame: str | None = None,
+    text: str | None = None,
+    sort: str = "recompiles",
 ) -> Recompiles:
-    """Return a page of the frames, the one with the most recompiles first; with `frame`, only that one."""
-    found = sql.rows(trace, _FRAMES, {"log": log, "limit": limit, "offset": offset, "frame": frame})
+    """Return a page of the frames with this text, by default the one with the most recompiles first; with `frame`, only
+    that one. The other totals are those of all frames."""
+    match = {"log": log, "frame": frame, "text": text}
+    order = sql.order_by(ORDERS, sort, sort in ("recompiles", "time"), ORDERS["first"])
+    page = f"{_FRAMES} ORDER BY {order} LIMIT $limit OFFSET $offset"
+    found = sql.rows(trace, page, {**match, "limit": limit, "offset": offset})
+    matching = sql.rows(trace, f"SELECT count(*) FROM ({_FRAMES})", match)[0][0]
     (totals,) = sql.named(trace, _TOTALS, {"log": log})
     has_symbols = bool(sql.number(trace, "SELECT EXISTS (SELECT 1 FROM symbols)"))
     frames = _read(trace, found) if found else {}
     events = [(log, event.compile_id) for (log, _), one in frames.items() for event in one.events]
     steps = steps_of_compiles(trace, events)
     rows = [_frame(*key, one, has_symbols, steps) for key, one in frames.items()]
-    return Recompiles(rows, **totals, offset=offset, limit=limit)
+    return Recompiles(rows, matching, **totals, offset=offset, limit=limit)
 
 
 def _read(trace: Trace, found: Sequence[sql.Row]) -> dict[tuple[int, str], _Frame]:

@@ -19,6 +19,19 @@ _MATCH = f"""
     AND ($text IS NULL OR contains(lower(concat_ws(' ', {_KIND}, name, source, compile_id)), lower($text)))
 """
 
+ORDERS = {
+    "record": "record",
+    "name": "name",
+    "kind": "event",
+    "compile": "compile_id",
+    "attempt": "attempt",
+    "size": "payload_bytes",
+    "line": "line",
+    "byte": "byte",
+    "source": "source",
+}
+"""The expressions by which records can be sorted."""
+
 
 def list_records(
     trace: Trace,
@@ -27,10 +40,12 @@ def list_records(
     compile_id: str | None = None,
     kind: str | None = None,
     text: str | None = None,
+    sort: str | None = None,
+    is_down: bool = False,
     offset: int = 0,
     limit: int = 200,
 ) -> RecordPage:
-    """Return a page of the matching records; its `kinds` count the records that match without `kind`.
+    """Return a page of the matching records, in log order by default; `kinds` counts those that match without `kind`.
 
     `kind` is an event or an artifact's name. `text` is searched for in kinds, names, sources and compile ids."""
     match = {"log": log, "compile_id": compile_id, "text": text}
@@ -41,7 +56,7 @@ def list_records(
         RecordRow,
         trace,
         f"SELECT {_COLUMNS} FROM records WHERE {_MATCH} AND ($kind IS NULL OR {_KIND} = $kind)"
-        " ORDER BY record LIMIT $limit OFFSET $offset",
+        f" ORDER BY {sql.order_by(ORDERS, sort, is_down, 'record')} LIMIT $limit OFFSET $offset",
         {**match, "kind": kind, "limit": limit, "offset": offset},
     )
     total = sum(count for name, count in kinds if kind is None or name == kind)

@@ -61,9 +61,11 @@ _WORST_OUTPUT = f"(SELECT min({HEALTH_INDEX}) FROM value_rows v WHERE v.launch =
 _LAUNCHES = f"""
     SELECT l.launch, l.log, l.step, l.site, c.graph, l.start_ns, l.duration_ns, l.device_duration_ns,
            {health_of(f"coalesce({_WORST_OUTPUT}, {NOT_RECORDED})")} AS health, l.returned
-    FROM (SELECT * FROM launches WHERE list_contains($1, site) ORDER BY launch LIMIT $2) l
-    LEFT JOIN calls c ON c.call = l.call ORDER BY l.launch
+    FROM (SELECT * FROM launches l WHERE list_contains($1, site) ORDER BY {{order}} LIMIT $2) l
+    LEFT JOIN calls c ON c.call = l.call ORDER BY {{order}}
 """
+LAUNCH_ORDERS = {"launch": "l.launch", "host": "l.duration_ns", "device": "l.device_duration_ns"}
+"""The expressions by which launches can be sorted, with the column before them."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class KernelDetail:
     sites: list[SiteRow]
     arguments: list[KernelArgument]
     launches: list[KernelLaunch]
-    """The first launches in order of time."""
+    """The first launches in the order that was asked for, by default that of time."""
     total_launches: int
     code: str | None
     code_first_line: int | None
@@ -123,7 +125,9 @@ def kernel_rows(trace: Trace) -> list[KernelRow]:
     return sorted(rows, key=lambda row: -(row.time_ns or -1))
 
 
-def kernel_detail(trace: Trace, kernel: str, limit: int = 500) -> KernelDetail | None:
+def kernel_detail(
+    trace: Trace, kernel: str, limit: int = 500, sort: str | None = None, is_down: bool = False
+) -> KernelDetail | None:
     """Return a kernel with at most `limit` launches; None if there is none of that name."""
     row = sql.record(KernelRow, trace, _KERNELS, [kernel])
     if row is None:
@@ -133,9 +137,10 @@ def kernel_detail(trace: Trace, kernel: str, limit: int = 500) -> KernelDetail |
     labels = {graph.graph: graph_label(graph.graph, graph.compile_id, graph.phase) for graph in list_graphs(trace)}
     code = code_of_graph(trace, sites[0].graph) if sites else None
     part = cut(code, kernel, sites[0].kind, sites[0].line) if code is not None else None
+    ordered = _LAUNCHES.format(order=sql.order_by(LAUNCH_ORDERS, sort, is_down, "l.launch"))
     launches = [
         KernelLaunch(graph_label=labels.get(launch["graph"], ""), **launch)
-        for launch in sql.named(trace, _LAUNCHES, [ids, limit])
+        for launch in sql.named(trace, ordered, [ids, limit])
     ]
     return KernelDetail(
         row=_measured(trace, [row], kernel_bytes(trace, kernel))[0],

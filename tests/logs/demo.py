@@ -1,0 +1,15 @@
+"""A recording of the program of `stepscope demo`, which compiles."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def record_demo(folder: Path) -> None:
+    """Record the demo into `folder`."""
+    code = "from stepscope.viewer.cli import main; main()"
+    command = [sys.executable, "-c", code, "run", "--out", str(folder), "--", "-m", "stepscope.tracer.demo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stderr
