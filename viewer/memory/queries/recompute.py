@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from stepscope.tracer.schema.memory import RecomputeMismatch
+from stepscope.viewer.graphs.queries.program_names import name_in_program
 from stepscope.viewer.ingest.decode import decode
 from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.memory.rows import ScheduledBufferRow
@@ -125,7 +126,11 @@ def recompute_detail(trace: Trace, recompute: int) -> RecomputeDetail | None:
     value = decode(RecomputeMismatch, loads(trace.whole_payload(record)))
     names = [f.name for f in fields(value.buffers)]
     figures = [f.name for f in fields(RecomputeDetail) if f.name.endswith(("alloc_bytes", "free_bytes"))]
-    buffers = [ScheduledBufferRow(*b) for b in zip(*(getattr(value.buffers, n) for n in names), strict=True)]
+    named_in = row.graph if row.subgraph is None else None
+    buffers = [
+        ScheduledBufferRow(*[*b, name_in_program(trace, named_in, b[0])])
+        for b in zip(*(getattr(value.buffers, n) for n in names), strict=True)
+    ]
     buffers.sort(key=lambda buffer: -buffer.alloc_bytes)
     peak = row.peak_snodes[0] if row.peak_snodes else None
     return RecomputeDetail(
