@@ -50,3 +50,20 @@ def test_mismatches_name_the_buffer_of_the_program(client: Client) -> None:
 def test_statements_of_the_wrapper(client: Client) -> None:
     assert "allocate buf2 output 0" in text_of(client.get("/graphs/0").text)
     assert "allocate buf2 output 0" in text_of(client.get("/graphs/0/buffers/buf2").text)
+
+
+def test_nodes_of_a_recompute_mismatch_lead_to_the_memory_of_the_graph(client: Client) -> None:
+    page = client.get("/recompute/0").text
+    assert '<dt>moved</dt><dd><a class="mono" href="/graphs/0/memory?snode=1">op1</a>' in page
+    assert 'href="/graphs/0/buffers/buf0"' in page
+    text = text_of(page)
+    at_peak = text[text.index("at the peak") : text.index("found by")]
+    assert "op1" in at_peak
+    assert "model.py:11 line of cpp_fused_relu_0" in at_peak, "the line that the node at the peak computes"
+    for address in set(re.findall(r'href="(/graphs/[^"]+)"', page)):
+        assert client.get(address.replace("&amp;", "&")).status_code == 200, address
+
+
+def test_nodes_of_an_unknown_graph_are_no_links(opened: Opened) -> None:
+    page = Client(opened(named_training().record(recompute()))).get("/recompute/0").text
+    assert '<dt>moved</dt><dd><span class="mono">op1</span>' in page

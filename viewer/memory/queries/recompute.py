@@ -50,6 +50,8 @@ class LastUseRow:
     """Last node to use it after the swap, as updated by the pass."""
     recomputed: str | None
     """Last node to use it after the swap, as recomputed; None if the buffer outlives the graph or is unknown."""
+    program: str | None
+    """Name in the user's program; None if it has none or it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def recompute_detail(trace: Trace, recompute: int) -> RecomputeDetail | None:
         row=row,
         snode=value.snode,
         **{name: getattr(value, name) for name in figures},
-        last_uses=_last_uses(value),
+        last_uses=_last_uses(trace, named_in, value),
         swapped_snodes=[i for i, name in enumerate(value.snode) if name in (value.candidate, *value.group)],
         differs=_differs(value),
         buffers=buffers,
@@ -157,11 +159,14 @@ def _differs(value: RecomputeMismatch) -> list[int]:
     return [i for i in range(len(value.snode)) if any(carried[i] != recomputed[i] for carried, recomputed in known)]
 
 
-def _last_uses(value: RecomputeMismatch) -> list[LastUseRow]:
+def _last_uses(trace: Trace, graph: int | None, value: RecomputeMismatch) -> list[LastUseRow]:
     names, nodes = value.buffers, range(len(value.snode))
     last = {name: value.snode[i] for name, i in zip(names.name, names.last_snode, strict=True) if i in nodes}
     columns = zip(value.last_use_buffer, value.last_use_before, value.last_use_after, strict=True)
-    return [LastUseRow(buffer, before, after, last.get(buffer)) for buffer, before, after in columns]
+    return [
+        LastUseRow(buffer, before, after, last.get(buffer), name_in_program(trace, graph, buffer))
+        for buffer, before, after in columns
+    ]
 
 
 def _is_alive(buffer: ScheduledBufferRow, node: int) -> bool:

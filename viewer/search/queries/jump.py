@@ -1,4 +1,4 @@
-"""Finds the pages that a few typed words may mean: `launch 4`, `0/0`, `buf17`, `layers.3.weight`, `model.py:5`, `nan`."""
+"""Finds the pages that typed words may mean: `launch 412`, `0/0`, `buf17`, `layers.3.weight`, `model.py:5`, `nan`."""
 
 from __future__ import annotations
 
