@@ -255,6 +255,29 @@ class TestCameIn:
         assert finding.evidence["explains_launches"] == [3]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "title"),
+    [
+        ("cpp_fused_exp_1", "NaN is made in exp (model.py:10), step 0"),
+        ("triton_poi_fused__unsafe_view_add_relu_3", "NaN is made in add and relu (model.py:10), step 0"),
+        ("cpp_fused_add_exp_log_mul_relu_3", "NaN is made in add, exp, log and 2 more (model.py:10), step 0"),
+        ("triton_poi_fused_adam_0", "NaN is made in a fused kernel (model.py:10), step 0"),
+    ],
+)
+def test_a_kernel_without_provenance_has_the_operators_of_its_name(opened: Open, kernel: str, title: str) -> None:
+    program = Program().launch(kernel, ["primals_1"], ["buf0"], "triton")
+    log = ValueLog(program)
+    log.call(program, buf0=NAN)
+    assert only(opened, log).title.startswith(title)
+
+
+def test_recorded_operators_precede_those_of_the_name(opened: Open) -> None:
+    program = Program().launch("cpp_fused_exp_1", ["primals_1"], ["buf0"], "cpp", aten=["aten.log"])
+    log = ValueLog(program)
+    log.call(program, buf0=NAN)
+    assert only(opened, log).title.startswith("NaN is made in log ")
+
+
 def test_a_handful_of_each_log(opened: Open) -> None:
     program = Program()
     for number in range(9):
