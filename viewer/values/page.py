@@ -19,11 +19,12 @@ from stepscope.viewer.values.queries import heatmap
 from stepscope.viewer.values.queries.buffers import buffer_detail, buffer_rows
 from stepscope.viewer.values.queries.curves import value_curve
 from stepscope.viewer.values.queries.heatmap import Window, has_outputs, heat_map, worst_sites
-from stepscope.viewer.values.queries.kernels import KernelDetail, KernelRow, kernel_detail, kernel_rows
+from stepscope.viewer.values.queries.kernels import KernelDetail, KernelRow, kernel_detail, kernel_rows, launches_at
 from stepscope.viewer.values.rows import (
     BufferDetail,
     BufferRow,
     HeatMap,
+    KernelLaunch,
     ValueCurve,
     WorstSite,
 )
@@ -64,11 +65,20 @@ class KernelsPage:
     kernels: list[KernelRow]
 
 
+MOST_LAUNCHES = 500
+"""Maximum number of launches that are listed."""
+
+
 @dataclass(frozen=True)
 class SitesPage:
     name: str | None
     sites: list[SiteRow]
     """Launch sites that compute what has this name."""
+    kernels: dict[int, str]
+    """Kernel of each site."""
+    launches: list[KernelLaunch]
+    """The first launches of these sites in order of time."""
+    total_launches: int
 
 
 @dataclass(frozen=True)
@@ -127,7 +137,10 @@ def kernels_page(trace: Trace, request: Request) -> KernelsPage:
 
 def sites_page(trace: Trace, request: Request) -> SitesPage:
     name = request.text("name")
-    return SitesPage(name, named_sites(trace, name) if name else [])
+    sites = named_sites(trace, name) if name else []
+    kernels = {site.site: site.kernel for site in sites}
+    launches = launches_at(trace, list(kernels), MOST_LAUNCHES)
+    return SitesPage(name, sites, kernels, launches, sum(site.launches or 0 for site in sites))
 
 
 def kernel_page(trace: Trace, request: Request) -> KernelPage:

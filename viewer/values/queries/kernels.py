@@ -130,22 +130,26 @@ def kernel_detail(trace: Trace, kernel: str, limit: int = 500) -> KernelDetail |
         return None
     ids = [site for (site,) in sql.rows(trace, "SELECT site FROM sites WHERE kernel = ? ORDER BY site", [kernel])]
     sites = site_rows(trace, ids)
-    labels = {graph.graph: graph_label(graph.graph, graph.compile_id, graph.phase) for graph in list_graphs(trace)}
     code = code_of_graph(trace, sites[0].graph) if sites else None
     part = cut(code, kernel, sites[0].kind, sites[0].line) if code is not None else None
-    launches = [
-        KernelLaunch(graph_label=labels.get(launch["graph"], ""), **launch)
-        for launch in sql.named(trace, _LAUNCHES, [ids, limit])
-    ]
     return KernelDetail(
         row=_measured(trace, [row], kernel_bytes(trace, kernel))[0],
         sites=sites,
         arguments=_arguments(trace, ids),
-        launches=launches,
+        launches=launches_at(trace, ids, limit),
         total_launches=row.launches or 0,
         code=part.text if part else None,
         code_first_line=part.first_line if part else None,
     )
+
+
+def launches_at(trace: Trace, sites: Sequence[int], limit: int) -> list[KernelLaunch]:
+    """Return the first launches of launch sites in order of time, at most `limit`."""
+    labels = {graph.graph: graph_label(graph.graph, graph.compile_id, graph.phase) for graph in list_graphs(trace)}
+    return [
+        KernelLaunch(graph_label=labels.get(launch["graph"], ""), **launch)
+        for launch in sql.named(trace, _LAUNCHES, [list(sites), limit])
+    ]
 
 
 def _measured(trace: Trace, rows: Sequence[KernelRow], moved: Mapping[str, KernelBytes]) -> list[KernelRow]:
