@@ -9,7 +9,6 @@ from typing import Any
 
 from stepscope.viewer.exports.formats import Wanted
 from stepscope.viewer.exports.queries import tables as queries
-from stepscope.viewer.graphs.queries.program_names import name_in_program
 from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.memory.queries.graph_index import graph_index, label_of
 from stepscope.viewer.store.trace import Trace
@@ -96,8 +95,7 @@ class _Frames:
         places, label = graph_index(self._trace, row.graph), label_of(self._trace, row.graph)
         site = None if row.kind == "input" else places.writer(row.name, row.site)
         kernel = places.kernel(site)
-        program = name_in_program(self._trace, row.graph, row.name)
-        name = f"{f'{program}, ' if program else ''}{row.name} ({kernel or row.kind})"
+        name = f"{f'{row.program}, ' if row.program else ''}{row.name} ({kernel or row.kind})"
         own = {"filename": f"graph {row.graph}: {label}", "line": 0, "name": name}
         model = self._model_lines(site) if row.kind != "input" else []
         lines = _joined(self._called_at(row.graph), model)
