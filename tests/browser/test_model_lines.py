@@ -13,6 +13,7 @@ from stepscope.tracer.schema.process_ends import Frame
 from stepscope.viewer.store.open import open_trace
 from tests.browser.conftest import Visit, serving
 from tests.logs.synthetic import UNIX_NS, LogBuilder, calls, compile_records, graph, run
+from tests.logs.value_logs import ValueLog, attention
 
 pytestmark = pytest.mark.browser
 
@@ -34,3 +35,22 @@ def test_the_panel_says_what_a_launch_computes_and_what_has_changed(visit: Visit
         page.goto(f"{where}/kernels/cpp_fused_relu_0")
         expect(page.locator("main .facts").first).to_contain_text("aten.relu, aten.add")
         expect(page.locator("main .facts .as-compiled")).to_have_count(1)
+
+
+def test_lines_nodes_and_the_compile_of_a_launch_are_links(visit: Visit, tmp_path: Path) -> None:
+    program = attention()
+    log = ValueLog(program)
+    log.call(program)
+    page = visit.page
+    with open_trace(log.end().write(tmp_path / "log.log")) as trace, serving(trace) as where:
+        page.goto(f"{where}/steps/0?launch=1")
+        panel = page.locator("#panel")
+        expect(panel.get_by_role("link", name="Open model.py:11")).to_have_attribute(
+            "href", "vscode://file/src/model.py:11"
+        )
+        for name, address in (("0/0", "/compile/0_0?log=0"), ("op1", "/sites?name=op1")):
+            expect(panel.get_by_role("link", name=name, exact=True)).to_have_attribute("href", address)
+        panel.get_by_role("link", name="model.py:11", exact=True).click()
+        expect(page.locator("h1")).to_contain_text("/src/model.py:11")
+        page.get_by_role("link", name="step 0 · launch 1").click()
+        expect(page.locator("#panel h2")).to_have_text("cpp_fused__softmax_0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections import defaultdict
 from typing import Any
 
@@ -13,6 +14,7 @@ from stepscope.viewer.memory.queries.graph_index import graph_index, label_of
 from stepscope.viewer.store.trace import Trace
 
 _ALIGNED = 512
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
 _OF_TORCH = "/site-packages/torch/"
 
 
@@ -77,7 +79,7 @@ class _Frames:
     """The stack that is shown for a storage: the buffer and its kernel, then lines of the program, innermost first.
 
     An allocation has the model lines that its kernel computes, and the lines that called the compiled function. Where
-    an input was allocated is not recorded, so it has the latter alone."""
+    an input was allocated is not recorded, so it has the latter alone, as has a kernel without known model lines."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace, self._stacks, self._callers = trace, queries.stacks(trace), queries.callers(trace)
@@ -93,12 +95,10 @@ class _Frames:
         places, label = graph_index(self._trace, row.graph), label_of(self._trace, row.graph)
         site = None if row.kind == "input" else places.writer(row.name, row.site)
         kernel = places.kernel(site)
-        name = f"{row.name} ({kernel or row.kind})"
+        name = f"{f'{row.program}, ' if row.program else ''}{row.name} ({kernel or row.kind})"
         own = {"filename": f"graph {row.graph}: {label}", "line": 0, "name": name}
-        lines = self._called_at(row.graph)
-        if row.kind != "input":
-            model = self._model_lines(site)
-            lines = [*(lines[:-1] if _is_inside(model, lines) else []), *model]
+        model = self._model_lines(site) if row.kind != "input" else []
+        lines = _joined(self._called_at(row.graph), model)
         return [own, *({"filename": f["file"], "line": f["line"], "name": _named(f)} for f in reversed(lines))]
 
     def _model_lines(self, site: int | None) -> list[dict[str, Any]]:
@@ -110,9 +110,18 @@ class _Frames:
         return [line for line in lines if _OF_TORCH not in line["file"].replace("\\", "/")]
 
 
-def _is_inside(model: list[dict[str, Any]], callers: list[dict[str, Any]]) -> bool:
-    """Return whether the model lines begin in the function that the callers called."""
-    return bool(model and callers) and all(model[0][key] == callers[-1][key] for key in ("file", "function"))
+def _joined(callers: list[dict[str, Any]], model: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the callers of the compiled function, then the model lines, which begin in it or in one of its callers."""
+    places = [_function(line) for line in callers]
+    first = _function(model[0]) if model else None
+    shared = len(places) - 1 - places[::-1].index(first) if first in places else len(places)
+    return [*callers[:shared], *model]
+
+
+def _function(line: dict[str, Any]) -> tuple[str, str]:
+    """Return the file and the function of a line, which may be in the part of it that resumes after a graph break."""
+    resumed = _RESUMED.fullmatch(line["function"])
+    return line["file"], resumed[1] if resumed else line["function"]
 
 
 def _named(line: dict[str, Any]) -> str:

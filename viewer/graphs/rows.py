@@ -131,6 +131,8 @@ class MemoryStatementRow:
     function: str
     line: int
     of: str | None
+    program_name: str | None = None
+    """What the program calls the buffer if it is an input or output of the graph; None if unknown."""
 
 
 @dataclass(frozen=True)

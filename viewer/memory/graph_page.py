@@ -9,7 +9,7 @@ from typing import Literal
 from stepscope.viewer.graphs.queries.graphs import list_graphs
 from stepscope.viewer.graphs.rows import GraphRow, SourceLine
 from stepscope.viewer.memory.queries.alive import alive_in_call
-from stepscope.viewer.memory.queries.compare import compare_memory
+from stepscope.viewer.memory.queries.compare import MemoryComparison, compare_memory
 from stepscope.viewer.memory.queries.graph import graph_memory, is_call, measured_calls
 from stepscope.viewer.memory.queries.graph_index import GraphIndex, graph_index
 from stepscope.viewer.memory.queries.graphs import has_lifetimes
@@ -21,7 +21,6 @@ from stepscope.viewer.memory.rows import (
     GraphMemory,
     LifetimeMismatchRow,
     MemoryCallRow,
-    MemoryComparison,
     NodeMemory,
 )
 from stepscope.viewer.overview.queries.damage import not_recorded

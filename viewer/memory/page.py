@@ -10,6 +10,7 @@ from stepscope.viewer.memory.queries.leaks import leaks
 from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, check_mismatches
 from stepscope.viewer.memory.queries.mini_curves import MiniCurve, mini_curves
 from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
+from stepscope.viewer.memory.queries.node_places import NodePlace, node_places
 from stepscope.viewer.memory.queries.recompute import (
     RecomputeDetail,
     RecomputeRow,
@@ -23,6 +24,7 @@ from stepscope.viewer.overview.queries.runs import list_runs, log_or_first
 from stepscope.viewer.overview.rows import RunRow
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes
+from stepscope.viewer.values.queries.buffers import buffer_names
 from stepscope.viewer.web.addresses import NotThere, Page, Request, Twin
 from stepscope.viewer.web.parameters import DEVICE, END_NS, FIRST_STEP, LAST_STEP, LOG, START_NS, WIDTH, number, text
 from stepscope.viewer.web.parts import part
@@ -58,6 +60,10 @@ class MemoryOverviewPage:
 class RecomputePage:
     detail: RecomputeDetail
     verdict: str
+    nodes: dict[str, NodePlace]
+    """Places of the nodes that the final schedule has, too."""
+    linked: list[str]
+    """Names of the graph's buffers that have a page."""
     previous: int | None
     next: int | None
 
@@ -128,9 +134,20 @@ def recompute_page(trace: Trace, request: Request) -> RecomputePage:
     return RecomputePage(
         detail=detail,
         verdict=recompute_verdict(detail.row),
+        nodes=_nodes(trace, detail),
+        linked=_linked(trace, detail.row),
         previous=known[place - 1] if place else None,
         next=known[place + 1] if place + 1 < len(known) else None,
     )
+
+
+def _nodes(trace: Trace, detail: RecomputeDetail) -> dict[str, NodePlace]:
+    row = detail.row
+    return node_places(trace, row.graph, row.subgraph, detail.snode) if row.graph is not None else {}
+
+
+def _linked(trace: Trace, row: RecomputeRow) -> list[str]:
+    return buffer_names(trace, row.graph) if row.graph is not None and row.subgraph is None else []
 
 
 def recompute_verdict(row: RecomputeRow) -> str:

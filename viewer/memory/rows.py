@@ -134,6 +134,8 @@ class BufferDelta:
     storage_bytes: int
     role: str
     """Role in a schedule (input, temporary, output, removed, base) or in a call (input, allocated, returned)."""
+    program: str | None
+    """Name in the user's program; None if it has none or it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,8 @@ class ScheduledBufferRow:
     last_snode: int
     """Node that uses the buffer last; -1 if it outlives the graph."""
     role: str
+    program: str | None
+    """Name in the user's program; None if it has none or it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,8 @@ class NodeMemory:
     positions: list[int]
     source: SourceLine | None
     mismatches: list[LifetimeMismatchRow]
+    linked: list[str]
+    """Names of the graph's buffers that have a page."""
 
 
 @dataclass(frozen=True)
@@ -305,6 +311,8 @@ class LifetimeMismatchRow:
     """Model line of the launch that wrote the buffer."""
     snode_indices: list[int]
     """Indices of the scheduler nodes at which it is shown."""
+    program: str | None
+    """Name in the user's program; None if it has none or it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -363,6 +371,8 @@ class LeakedStorage:
     left: LeftBehindRow
     launch: int | None
     """Launch that wrote it first; None if it is unknown."""
+    program: str | None
+    """Name in the user's program; None if it has none or it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -418,29 +428,3 @@ class EstimateGap:
     gap_bytes: int
     buffers: list[GapBuffer]
     """Buffers that cause the gap, largest first."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    name: str
-    """Buffer, or ``file:line`` of model source."""
-    source: SourceLine | None
-    left_bytes: int | None
-    """None if not alive on that side."""
-    right_bytes: int | None
-    delta_bytes: int
-
-
-@dataclass(frozen=True)
-class MemoryComparison:
-    """Two graphs, or two calls of one graph, compared at their measured peaks."""
-
-    left: GraphMemory
-    right: GraphMemory
-    same_graph: bool
-    """Whether both run the same wrapper, so that nodes and names have the same meaning."""
-    by_buffer: list[Difference]
-    """Differences by buffer; empty unless `same_graph`."""
-    by_source: list[Difference]
-    peak_delta_bytes: int | None
-    base_delta_bytes: int | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -101,6 +102,9 @@ def _finding(facts: Overview, finding: Finding) -> list[str]:
         clean(f"{sign} {where}{finding.title}"), WIDTH, subsequent_indent="  ", max_lines=3, placeholder=" …"
     )
     source = finding.source
+    number = rf"\blaunch {finding.launch}\b"
+    if finding.launch is not None and not any(re.search(number, said) for said in (finding.title, *finding.proof)):
+        lines += _wrapped(launch_text(finding.launch, finding.step), "  ")
     if source is not None:
         code = f"  {source.code.strip()}" if source.code else ""
         lines += _wrapped(f"{source.file}:{source.line}{code}", "  ", WIDTH, "      ")[:_MOST_LINES]

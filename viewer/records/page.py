@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stepscope.tracer.schema.constants import OUTPUT_CODE
 from stepscope.viewer.exports.queries.tables import payload_size
+from stepscope.viewer.graphs.queries.graphs import graphs_of_compile
+from stepscope.viewer.graphs.rows import GraphRow
 from stepscope.viewer.records.queries.artifacts import (
     ORDERS,
     list_records,
@@ -41,6 +44,8 @@ class RecordShown:
     previous: RecordRow | None
     """Previous record of the same compile, without chromium events."""
     next: RecordRow | None
+    graphs: list[GraphRow]
+    """The graph whose code the record is, else those of its compile, of its phase if it has one."""
     line: int | None
     """Requested line of the payload, counted from 1."""
     first_line: int
@@ -77,7 +82,20 @@ def record_page(trace: Trace, request: Request) -> RecordShown:
     lines = [] if line is None else payload_lines(trace, record, first, line + LINES_AROUND)
     if line is not None and not 1 <= line < first + len(lines):
         raise NotThere(f"The payload of record {record} has no line {line}.")
-    return RecordShown(detail, view, *record_neighbours(trace, detail.row), line, first, lines)
+    return RecordShown(
+        detail, view, *record_neighbours(trace, detail.row), _graphs(trace, detail.row), line, first, lines
+    )
+
+
+def _graphs(trace: Trace, row: RecordRow) -> list[GraphRow]:
+    found = graphs_of_compile(trace, row.log, row.compile_id) if row.compile_id else []
+    own = [one for one in found if row.record == one.output_code or row.name == f"{OUTPUT_CODE}{one.local_graph}"]
+    return own or [graph for graph in found if _phase(row) in (None, graph.phase)]
+
+
+def _phase(row: RecordRow) -> str | None:
+    """Return the phase of the graphs that a record such as ``aot_forward_graph`` is about."""
+    return next((phase for phase in ("forward", "backward", "inference") if phase in row.event), None)
 
 
 def raw_payload(trace: Trace, request: Request) -> File:

@@ -121,6 +121,12 @@ def _public() -> dict[str, Any]:
 
 
 @cache
+def operators_of(*namespaces: str) -> frozenset[str]:
+    """Return the public names of the operators in namespaces of PyTorch, such as ``aten``."""
+    return frozenset().union(*(_public()[f"operators of {namespace}"] for namespace in namespaces))
+
+
+@cache
 def _all_operators() -> frozenset[str]:
     return frozenset().union(*(names for name, names in _public().items() if name.startswith("operators of ")))
 

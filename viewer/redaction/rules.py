@@ -45,7 +45,7 @@ RULES: Mapping[str, Rule] = {
     **_rules(FILE, "file path log"),
     **_rules(FUNCTION, "frame"),
     **_rules(KERNEL, "kernel kernels actual_kernel expected_kernel measured_kernel last_kernel written_by read_by"),
-    **_rules(NAME, "buffer argument of outputs storage names other_names name program_name"),
+    **_rules(NAME, "buffer argument of outputs storage names other_names name program program_name"),
     **_rules(Rule("operator", (proofs.operator,)), "aten operator source_nodes"),
     "fx_nodes": Rule("node", (proofs.operator,)),
     **_rules(Rule("name", (proofs.parameter,)), "parameter"),

@@ -25,11 +25,13 @@ from stepscope.viewer.values.queries.kernels import (
     KernelRow,
     kernel_detail,
     kernel_rows,
+    launches_at,
 )
 from stepscope.viewer.values.rows import (
     BufferDetail,
     BufferRow,
     HeatMap,
+    KernelLaunch,
     ValueCurve,
     WorstSite,
 )
@@ -72,11 +74,20 @@ class KernelsPage:
     kernels: list[KernelRow]
 
 
+MOST_LAUNCHES = 500
+"""Maximum number of launches that are listed."""
+
+
 @dataclass(frozen=True)
 class SitesPage:
     name: str | None
     sites: list[SiteRow]
     """Launch sites that compute what has this name."""
+    kernels: dict[int, str]
+    """Kernel of each site."""
+    launches: list[KernelLaunch]
+    """The first launches of these sites in order of time."""
+    total_launches: int
 
 
 @dataclass(frozen=True)
@@ -137,7 +148,10 @@ def kernels_page(trace: Trace, request: Request) -> KernelsPage:
 
 def sites_page(trace: Trace, request: Request) -> SitesPage:
     name = request.text("name")
-    return SitesPage(name, named_sites(trace, name) if name else [])
+    sites = named_sites(trace, name) if name else []
+    kernels = {site.site: site.kernel for site in sites}
+    launches = launches_at(trace, list(kernels), MOST_LAUNCHES)
+    return SitesPage(name, sites, kernels, launches, sum(site.launches or 0 for site in sites))
 
 
 def kernel_page(trace: Trace, request: Request) -> KernelPage:

@@ -75,8 +75,9 @@ function facts(row, { root }) {
     ...bytesOf(row),
     ["at", row.returned && row.duration_ns === null ? null : formatNs(row.step_offset_ns), `${formatCount(row.step_offset_ns)} ns after the start of step ${row.step}`],
     ["graph", h("a", { href: `${root}/graphs/${graph.graph}` }, label)],
-    ["scheduler nodes", known(site.snodes?.join(", "), "not recorded: the graph was cached without its sidecar file")],
-    ["operator", site.operator],
+    ["compile", isReport || !graph.compile_id ? null : h("a", { href: `/compile/${slugOf(graph.compile_id.replace("/", "_"))}?log=${row.log}` }, graph.compile_id)],
+    ["scheduler nodes", site.snodes?.length ? named(site.snodes) : known(null, "not recorded: the graph was cached without its sidecar file")],
+    ["operator", site.operator && sitesLink(site.operator)],
     ["configuration", Object.entries(row.config).map(([name, value]) => `${name} ${value}`).join(", ") || null],
     ["function", site.function === "call" ? null : site.function],
     ["rank", row.rank],
@@ -119,7 +120,7 @@ function modelSource(stacks) {
 
 function stackOf(stack) {
   const line = ({ file, line, function: name, code, as_compiled: asCompiled = null }) => [
-    h("div", { class: "place", title: `${file}:${line}` }, `${basename(file)}:${line}`, sourceLink(file, line), h("span", { class: "dim" }, ` ${name}`)),
+    h("div", { class: "place", title: `${file}:${line}` }, sitesLink(`${file}:${line}`, `${basename(file)}:${line}`), sourceLink(file, line), h("span", { class: "dim" }, ` ${name}`)),
     asCompiled === null ? null : h("div", { class: "as-compiled" }, asCompiled),
     h("code", {}, code),
   ];
@@ -130,10 +131,19 @@ function stackOf(stack) {
 
 const isReport = document.body.classList.contains("report");
 
+/** Returns the name of what launch sites compute, with a link to all of these in the dashboard. */
+function sitesLink(name, text = name) {
+  return isReport ? text : h("a", { class: "named", href: `/sites?${new URLSearchParams({ name })}` }, text);
+}
+
+function named(names) {
+  return names.flatMap((name, index) => [index ? ", " : "", sitesLink(name)]);
+}
+
 function fxNodes({ fx_nodes: postGrad, source_nodes: source = [], aten = [] }) {
   const rows = [["post-grad nodes", postGrad], ["source nodes", source], ["ATen operators", aten]].filter(([, names]) => names.length);
   if (!rows.length) return h("p", { class: "note" }, "No FX node is recorded for this kernel.");
-  return h("dl", { class: "facts" }, ...rows.map(([title, names]) => h("div", {}, h("dt", {}, title), h("dd", { class: "mono names" }, ...names.flatMap((name) => [isReport ? name : h("a", { class: "named", href: `/sites?${new URLSearchParams({ name })}` }, name), "  "])))));
+  return h("dl", { class: "facts" }, ...rows.map(([title, names]) => h("div", {}, h("dt", {}, title), h("dd", { class: "mono names" }, ...names.flatMap((name) => [sitesLink(name), "  "])))));
 }
 
 function codePlace({ code_first_line: first }) {

@@ -145,7 +145,7 @@ def test_what_a_filter_leaves_of_a_nan_is_told(tmp_path: Path) -> None:
     capture.end()
     with open_trace([str(capture.writer.path)]) as trace:
         (finding,) = [one for one in summary(trace)["findings"] if one["kind"] == "nonfinite"]
-    assert finding["title"] == "NaN first seen in input buf1 of a fused kernel (cpp_fused_exp_1), step 0"
+    assert finding["title"] == "NaN first seen in input buf1 of exp (cpp_fused_exp_1), step 0"
 
 
 def test_small_tensors_are_counted(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from stepscope.viewer.memory.queries.run import live_curve
 from stepscope.viewer.records.queries.artifacts import list_records
 from stepscope.viewer.store.trace import Trace
 from tests.logs.memory_logs import RUN_PEAK, start_of, training
+from tests.logs.named_logs import WEIGHT, named_training
 from tests.logs.synthetic import WRAPPER, LogBuilder, recorded
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -44,6 +45,15 @@ def test_storages_as_csv_and_parquet(trace: Trace, tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         found = connection.execute(f"SELECT * FROM '{tmp_path / 's.parquet'}'").fetchall()
     assert found == list(storages(trace))
+
+
+def test_storages_have_the_names_of_the_program(opened: Open, tmp_path: Path) -> None:
+    path, _ = export(opened(named_training()), "csv", "storages", tmp_path / "s.csv")
+    with path.open(newline="") as file:
+        found = {(row["graph"], row["name"]): row["program"] for row in csv.DictReader(file)}
+    assert found["0", "primals_1"] == WEIGHT
+    assert found["0", "buf2"] == "output 0"
+    assert found["0", "buf0"] == found["1", "buf3"] == ""
 
 
 def test_what_is_born_and_dies_makes_the_curve(trace: Trace) -> None:

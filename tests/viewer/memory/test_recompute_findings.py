@@ -42,7 +42,7 @@ def test_a_mismatch_of_the_reordering(opened: Open) -> None:
         (1, 500, 600),
         (2, 100, 100),
     ]
-    assert detail.last_uses == [LastUseRow("buf0", before="op2", after="op2", recomputed="op1")]
+    assert detail.last_uses == [LastUseRow("buf0", before="op2", after="op2", recomputed="op1", program=None)]
     assert recompute_detail(trace, 7) is None
 
 

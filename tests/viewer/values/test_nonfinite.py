@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
+from stepscope.tracer.schema.constants import OUTPUT_CODE
 from stepscope.tracer.schema.graphs import Argument, LaunchSite, MemoryStatement, Version
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.values import ValueLayout
@@ -234,6 +235,27 @@ class TestCameIn:
         assert finding.evidence["explains_launches"] == [3]
         assert finding.severity == "critical"
 
+    def test_a_gradient_with_a_name_is_called_so_once(self, opened: Open) -> None:
+        backward = "GradAOTOutput(grad_of=PlainAOTInput(idx=0))"
+        graph = f"""class GraphModule(torch.nn.Module):
+    def forward(
+        self,
+        tangents_1: "f32[8][1]cpu",  # TangentAOTInput(output=PlainAOTOutput(idx=0))
+    ):
+        return (
+            mm,  # {backward}
+        )
+"""
+        program = Program(phase="backward").launch("extern_kernels.mm", ["tangents_1"], ["buf0"])
+        log = ValueLog(program)
+        ids = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+        log.log.torch("aot_backward_graph", {}, graph.encode(), **ids)
+        code = b"def call(self, args):\n    tangents_1, = args\n    return (buf0, )\n"
+        log.log.artifact(f"{OUTPUT_CODE}0", code, "string", **ids)
+        log.call(program, tangents_1=NAN)
+        title = "NaN came in with gradient of output 0 (tangents_1) of graph 0/0 backward, step 0"
+        assert only(opened, log).title.startswith(title)
+
     def test_parameters_of_a_later_step_lead_to_what_made_them(self, opened: Open) -> None:
         forward = Program().launch("extern_kernels.mm", ["primals_1"], ["buf0"], aten=["aten.mm"])
         update = Program(1, "inference", "1/0").launch("cpp_fused_adam_0", ["arg0", "arg1"], ["arg0"], "cpp")
@@ -253,6 +275,29 @@ class TestCameIn:
         finding = only(opened, log)
         assert finding.step == 0
         assert finding.evidence["explains_launches"] == [3]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "title"),
+    [
+        ("cpp_fused_exp_1", "NaN is made in exp (model.py:10), step 0"),
+        ("triton_poi_fused__unsafe_view_add_relu_3", "NaN is made in add and relu (model.py:10), step 0"),
+        ("cpp_fused_add_exp_log_mul_relu_3", "NaN is made in add, exp, log and 2 more (model.py:10), step 0"),
+        ("triton_poi_fused_adam_0", "NaN is made in a fused kernel (model.py:10), step 0"),
+    ],
+)
+def test_a_kernel_without_provenance_has_the_operators_of_its_name(opened: Open, kernel: str, title: str) -> None:
+    program = Program().launch(kernel, ["primals_1"], ["buf0"], "triton")
+    log = ValueLog(program)
+    log.call(program, buf0=NAN)
+    assert only(opened, log).title.startswith(title)
+
+
+def test_recorded_operators_precede_those_of_the_name(opened: Open) -> None:
+    program = Program().launch("cpp_fused_exp_1", ["primals_1"], ["buf0"], "cpp", aten=["aten.log"])
+    log = ValueLog(program)
+    log.call(program, buf0=NAN)
+    assert only(opened, log).title.startswith("NaN is made in log ")
 
 
 def test_a_handful_of_each_log(opened: Open) -> None:

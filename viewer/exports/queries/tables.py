@@ -5,10 +5,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import duckdb
 
+from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -23,12 +24,14 @@ _STORAGES = """
            CASE WHEN s.dead IS NULL THEN v.died_ns
                 ELSE greatest(coalesce(d.start_ns, c.start_ns + greatest(c.duration_ns, 0)), born_ns) END AS died_ns,
            CASE WHEN s.dead IS NULL THEN v.died_call ELSE m.call END AS died_call,
-           coalesce(s.dead, v.died_position) AS died_position, s.site
+           coalesce(s.dead, v.died_position) AS died_position, s.site, n.program
     FROM measured_calls m JOIN layouts l ON l.layout = m.layout JOIN calls c ON c.call = m.call
     JOIN layout_storages s ON s.layout = m.layout AND s.met_as IS NULL
     LEFT JOIN places b ON b.call = m.call AND b.position = s.born
     LEFT JOIN places d ON d.call = m.call AND d.position = s.dead
     LEFT JOIN survivors v ON v.call = m.call AND v.storage = s.storage
+    LEFT JOIN (SELECT unnest($graphs::BIGINT[]) AS graph, unnest($names::VARCHAR[]) AS name,
+                      unnest($programs::VARCHAR[]) AS program) n ON n.graph = l.graph AND n.name = s.name
 """
 _PLACES = """
     WITH places AS (
@@ -58,6 +61,8 @@ class StorageRow(NamedTuple):
     died_call: int | None
     died_position: int | None
     site: int | None
+    program: str | None
+    """Name in the user's program, such as ``self.layers.3.weight``; None if it has none or it is unknown."""
 
 
 def tables(trace: Trace) -> list[str]:
@@ -68,7 +73,7 @@ def tables(trace: Trace) -> list[str]:
 
 def storages_columns(trace: Trace) -> list[tuple[str, str]]:
     """Return (name, type) of the columns of `STORAGES`."""
-    return [(name, kind) for name, kind, *_ in sql.rows(trace, f"DESCRIBE {_ORDERED}")]
+    return [(name, kind) for name, kind, *_ in sql.rows(trace, f"DESCRIBE {_ORDERED}", _columns([]))]
 
 
 def write_table(trace: Trace, table: str, out: Path, form: Literal["csv", "parquet"]) -> int:
@@ -76,10 +81,10 @@ def write_table(trace: Trace, table: str, out: Path, form: Literal["csv", "parqu
 
     The connection of the trace is not allowed to write files, so another connection reads the index.
     """
-    query = _ORDERED if table == STORAGES else f'SELECT * FROM "{table}"'
+    query, named = (_ORDERED, _program_names(trace)) if table == STORAGES else (f'SELECT * FROM "{table}"', None)
     with trace.unlocked() as connection:
         try:
-            done = connection.execute(f"COPY ({query}) TO {_quoted(out)} ({_OPTIONS[form]})").fetchone()
+            done = connection.execute(f"COPY ({query}) TO {_quoted(out)} ({_OPTIONS[form]})", named).fetchone()
         except duckdb.IOException as error:
             raise OSError(str(error)) from None
     return int(done[0]) if done else 0
@@ -103,9 +108,24 @@ def payload_size(trace: Trace, record: int) -> tuple[int | None, int | None]:
 
 def storages(trace: Trace) -> Iterator[StorageRow]:
     """Yield every storage, in order of birth within its log."""
-    cursor = trace.cursor().execute(_ORDERED)
+    cursor = trace.cursor().execute(_ORDERED, _program_names(trace))
     while rows := cursor.fetchmany(10_000):
         yield from (StorageRow(*row) for row in rows)
+
+
+def _program_names(trace: Trace) -> dict[str, list[Any]]:
+    """Return the parameters of `_ORDERED`: the program's names of the inputs and outputs of all graphs."""
+    graphs = (graph for (graph,) in sql.rows(trace, "SELECT DISTINCT graph FROM layouts ORDER BY graph"))
+    return _columns([
+        (graph, name, known.name)
+        for graph in graphs
+        for name, known in program_names(trace, graph).items()
+        if known.name is not None
+    ])  # fmt: skip
+
+
+def _columns(rows: list[tuple[int, str, str]]) -> dict[str, list[Any]]:
+    return {name: [row[i] for row in rows] for i, name in enumerate(("graphs", "names", "programs"))}
 
 
 def clocks(trace: Trace) -> dict[int, int]:

@@ -37,7 +37,9 @@ class Told:
         steps = steps_text(sorted(case.steps) or [hop.flow.step])
         if case.how == "came in":
             first_use = "no recorded launch uses it" if hop.argument.argument < 0 else f"first used in {op}{at}"
-            return f"{words} came in with {self._role(hop)} {name} of {self._graph()}, {steps}: {first_use}"
+            role = self._role(hop)
+            known = name if name.startswith(f"{role} of ") else f"{role} {name}"
+            return f"{words} came in with {known} of {self._graph()}, {steps}: {first_use}"
         if not written:
             return f"{words} first seen in input {name} of {op}{at}, {steps}"
         if case.how == "not known":

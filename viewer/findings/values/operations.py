@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
+from stepscope.viewer.kernel_source.kernel_names import operators_named
 from stepscope.viewer.text.formats import basename
 
 RISKY = {
@@ -60,8 +61,11 @@ def operation(site: SiteRow, *, infinite: bool = False, backward: bool = False) 
     """Return the operator of a launch that is most likely to have made NaN, as programs name it.
 
     With `infinite`, it is the one most likely to have made infinities. In a `backward` graph, it is the operator of the
-    model whose gradient is computed, such as ``the backward of log``, if the line of the model shows it.
+    model whose gradient is computed, such as ``the backward of log``, if the line of the model shows it. If only the
+    kernel's name tells its operators, these are all of them: ``add and relu``.
     """
+    if names := _in_name(site):
+        return _listed(names)
     line = source_line(site, infinite=infinite)
     if site.kind in ("cpp", "triton"):
         name = _of_fused(site, line, infinite, backward)
@@ -84,11 +88,10 @@ def fused(site: SiteRow) -> str:
     """Return the operators that a launch computes, as in ``mul and add fused into one kernel``, or its operator."""
     if site.kind not in ("cpp", "triton"):
         return operation(site)
-    names = _computed([_plain(name.rpartition(".")[2]) for name in operators(site)])
+    names = _in_name(site) or _computed([_plain(name.rpartition(".")[2]) for name in operators(site)])
     if len(names) < 2:
         return names[0] if names else "a fused kernel"
-    listed = names if len(names) <= _MOST_NAMED else [*names[: _MOST_NAMED - 1], f"{len(names) - _MOST_NAMED + 1} more"]
-    return f"{', '.join(listed[:-1])} and {listed[-1]} fused into one kernel"
+    return f"{_listed(names)} fused into one kernel"
 
 
 def places(site: SiteRow) -> str:
@@ -115,6 +118,21 @@ def _bare(kernel: str) -> str:
     """Return ``mm`` for ``extern_kernels.mm``, ``torch.ops.aten.mm.default`` and ``aoti_torch_cpu_mm_out``."""
     printed = _AOTI.fullmatch(kernel)
     return printed[1] if printed is not None else kernel.removeprefix("torch.ops.").partition(".")[2] or kernel
+
+
+def _in_name(site: SiteRow) -> list[str]:
+    """Return the operators in the name of a fused kernel if nothing else tells them."""
+    if site.kind not in ("cpp", "triton") or operators(site):
+        return []
+    return _computed([_plain(name) for name in operators_named(site.kernel)])
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return ``add``, ``add and relu``, or ``add, exp, log and 3 more``."""
+    shown = (
+        [*names] if len(names) <= _MOST_NAMED else [*names[: _MOST_NAMED - 1], f"{len(names) - _MOST_NAMED + 1} more"]
+    )
+    return " and ".join(part for part in (", ".join(shown[:-1]), shown[-1]) if part)
 
 
 def _of_fused(site: SiteRow, line: SourceLine | None, infinite: bool, backward: bool) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from stepscope.tracer.schema.constants import UNRECORDED
-from stepscope.viewer.graphs.queries.program_names import with_program_names
+from stepscope.viewer.graphs.queries.program_names import statements_named, with_program_names
 from stepscope.viewer.graphs.queries.scalars import scalars_of
 from stepscope.viewer.graphs.queries.subgraph_calls import subgraph_calls
 from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
@@ -92,7 +92,8 @@ def graph_detail(trace: Trace, graph: int) -> GraphDetail | None:
         return None
     sites = [site for (site,) in sql.rows(trace, "SELECT site FROM sites WHERE graph = ?", [graph])]
     named = with_program_names(trace, site_rows(trace, sites))
-    return GraphDetail(row, named, memory_statements(trace, graph), wrapper_code(trace, row))
+    memory = statements_named(trace, graph, memory_statements(trace, graph))
+    return GraphDetail(row, named, memory, wrapper_code(trace, row))
 
 
 def has_graphs(trace: Trace) -> bool:

@@ -24,7 +24,7 @@ from stepscope.viewer.graphs.queries.signatures import (
     placeholders,
     result_roles,
 )
-from stepscope.viewer.graphs.rows import ArgumentRow, InputKind, ProgramName, SiteRow
+from stepscope.viewer.graphs.rows import ArgumentRow, InputKind, MemoryStatementRow, ProgramName, SiteRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -48,6 +48,8 @@ _DESCRIBED = ("describe_source", "describe_tensor")
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
 _SCOPE = re.compile(r"\b[LG]\['([^']+)'\]")
 _PLACE_OF_SIZE = re.compile(r"\.(size|stride)\(\)\[(\d+)\]")
+_OWN = ("call", "partition_")
+"""Prefixes of wrapper functions in which a name stands for the graph's own buffer."""
 _STACK = re.compile(r"___stack(\d+)")
 _UNNAMEABLE = re.compile(r"[^a-zA-Z0-9]+")
 _PLAIN = re.compile(r"L_([a-zA-Z0-9]+)_$")
@@ -61,14 +63,28 @@ def program_names(trace: Trace, graph: int) -> Mapping[str, ProgramName]:
     return trace.once(_read, graph, most=KEPT)
 
 
+def name_in_program(trace: Trace, graph: int | None, name: str) -> str | None:
+    """Return the program's name of an input or output of a graph, or None if it has none or it is unknown."""
+    known = program_names(trace, graph).get(name) if graph is not None else None
+    return known.name if known else None
+
+
 def with_program_names(trace: Trace, sites: Sequence[SiteRow]) -> list[SiteRow]:
     """Return launch sites of a graph whose arguments have the program's names, as far as these are known."""
     return [replace(site, arguments=[_named(trace, site.graph, one) for one in site.arguments]) for site in sites]
 
 
+def statements_named(trace: Trace, graph: int, rows: Sequence[MemoryStatementRow]) -> list[MemoryStatementRow]:
+    """Return memory statements of a graph with the program's names of the buffers, as far as these are known."""
+    return [
+        replace(row, program_name=name_in_program(trace, graph, row.buffer)) if row.function.startswith(_OWN) else row
+        for row in rows
+    ]
+
+
 def _named(trace: Trace, graph: int, argument: ArgumentRow) -> ArgumentRow:
-    known = program_names(trace, graph).get(argument.buffer or argument.name)
-    return argument if known is None or known.name is None else replace(argument, program_name=known.name)
+    known = name_in_program(trace, graph, argument.buffer or argument.name)
+    return argument if known is None else replace(argument, program_name=known)
 
 
 def _read(trace: Trace, graph: int) -> Mapping[str, ProgramName]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from stepscope.viewer.graphs.queries.graphs import graph_row, wrapper_code
+from stepscope.viewer.graphs.queries.program_names import name_in_program
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory.queries.alive import K, alive_in_call, sums
 from stepscope.viewer.memory.queries.graph import graph_memory
@@ -15,11 +17,9 @@ from stepscope.viewer.memory.rows import (
     INPUT_KINDS,
     Alive,
     AliveRow,
-    Difference,
     EstimateGap,
     GapBuffer,
     GraphMemory,
-    MemoryComparison,
     ScheduledBufferRow,
 )
 from stepscope.viewer.store import sql
@@ -46,6 +46,34 @@ _SYMBOL = re.compile(r"^[ \t]+([a-z]+)\d+ = ", re.MULTILINE)
 _SIZES, _SIZES_OF_DATA = {"s", "ks"}, {"u"}
 
 
+@dataclass(frozen=True)
+class Difference:
+    name: str
+    """Buffer, or ``file:line`` of model source."""
+    program: str | None
+    """Buffer's name in the user's program; None if it has none or it is unknown."""
+    source: SourceLine | None
+    left_bytes: int | None
+    """None if not alive on that side."""
+    right_bytes: int | None
+    delta_bytes: int
+
+
+@dataclass(frozen=True)
+class MemoryComparison:
+    """Two graphs, or two calls of one graph, compared at their measured peaks."""
+
+    left: GraphMemory
+    right: GraphMemory
+    same_graph: bool
+    """Whether both run the same wrapper, so that nodes and names have the same meaning."""
+    by_buffer: list[Difference]
+    """Differences by buffer; empty unless `same_graph`."""
+    by_source: list[Difference]
+    peak_delta_bytes: int | None
+    base_delta_bytes: int | None
+
+
 def compare_memory(
     trace: Trace, left: int, right: int, left_call: int | None = None, right_call: int | None = None
 ) -> MemoryComparison | None:
@@ -65,8 +93,14 @@ def compare_memory(
         left=sides[0],
         right=sides[1],
         same_graph=same,
-        by_buffer=[Difference(name, None, *row) for name, row in _differences(*names)] if same and both else [],
-        by_source=[Difference(_line(source), source, *row) for source, row in _differences(*lines)] if both else [],
+        by_buffer=[
+            Difference(name, name_in_program(trace, left, name), None, *row) for name, row in _differences(*names)
+        ]
+        if same and both
+        else [],
+        by_source=[Difference(_line(source), None, source, *row) for source, row in _differences(*lines)]
+        if both
+        else [],
         peak_delta_bytes=calls[1].peak_bytes - calls[0].peak_bytes if calls[0] and calls[1] else None,
         base_delta_bytes=calls[1].base_bytes - calls[0].base_bytes if calls[0] and calls[1] else None,
     )

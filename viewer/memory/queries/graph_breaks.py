@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from stepscope.viewer.graphs.queries.program_names import program_names
+from stepscope.viewer.graphs.queries.program_names import name_in_program
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory.queries.graph_index import graph_index, launches_of, sites_using
 from stepscope.viewer.store import sql
@@ -140,7 +140,7 @@ def _held(trace: Trace, row: _Held) -> HeldBuffer | None:
     kept = ("log", "compile_id", "into_compile_id", "buffer", "held_as", "storage_bytes", "graph", "into_graph")
     return HeldBuffer(
         **{name: getattr(row, name) for name in kept},
-        program=_program_name(trace, row.into_graph, row.held_as),
+        program=name_in_program(trace, row.into_graph, row.held_as),
         made_by="compiled region",
         last_kernel=last.kernel,
         launches_after=last.launches_after,
@@ -165,7 +165,7 @@ def _came_in(trace: Trace) -> list[HeldBuffer]:
             into_compile_id=into_compile_id,
             buffer=name,
             held_as=name,
-            program=_program_name(trace, graph, name),
+            program=name_in_program(trace, graph, name),
             storage_bytes=size,
             made_by="between the regions, or the caller's",
             graph=None,
@@ -181,11 +181,6 @@ def _came_in(trace: Trace) -> list[HeldBuffer]:
 def _met_later(trace: Trace, log: int, step: int, after: int, known: list[tuple[int, int]]) -> bool:
     """Return whether a later call of the step uses the storage, given as (call, storage in that call) pairs."""
     return any(sql.row(trace, _MET_LATER, [log, step, after, *one]) for one in known)
-
-
-def _program_name(trace: Trace, graph: int, name: str) -> str | None:
-    known = program_names(trace, graph).get(name)
-    return known.name if known else None
 
 
 class _LastUse(NamedTuple):

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from itertools import accumulate
 
-from stepscope.viewer.graphs.queries.program_names import program_names
+from stepscope.viewer.graphs.queries.program_names import name_in_program
 from stepscope.viewer.memory.queries.graph_index import label_of
 from stepscope.viewer.memory.queries.growth import grown_storages, leak_of
 from stepscope.viewer.memory.rows import GrowthRow, Leak, LeakedBuffer, LeakedStorage, LeftBehindRow
@@ -69,12 +69,14 @@ def _leak(trace: Trace, group: Sequence[tuple[GrowthRow, list[LeftBehindRow]]]) 
 
 
 def _buffer(trace: Trace, row: GrowthRow) -> LeakedBuffer:
-    known = program_names(trace, row.graph).get(row.buffer)
-    return LeakedBuffer(row, label_of(trace, row.graph), known.name if known else None)
+    return LeakedBuffer(row, label_of(trace, row.graph), name_in_program(trace, row.graph, row.buffer))
 
 
 def _listed(trace: Trace, storages: Sequence[LeftBehindRow]) -> list[LeakedStorage]:
     shown = sorted(storages, key=lambda row: (-row.storage_bytes, row.step, row.call))[:MOST_STORAGES]
     calls, sites = [row.call for row in shown], [row.site for row in shown if row.site is not None]
     launches = {(call, site): launch for call, site, launch in sql.rows(trace, _LAUNCHES, [calls, sites])}
-    return [LeakedStorage(row, launches.get((row.call, row.site))) for row in shown]
+    return [
+        LeakedStorage(row, launches.get((row.call, row.site)), name_in_program(trace, row.graph, row.buffer))
+        for row in shown
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stepscope.viewer.graphs.queries.program_names import name_in_program
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory.queries.graph_index import graph_index
 from stepscope.viewer.store import sql
@@ -44,6 +45,8 @@ class CheckMismatchRow:
     holders: list[str]
     source: SourceLine | None
     """Model line of the launch that writes the buffer."""
+    program: str | None
+    """Name in the user's program; None if it has none or it is unknown."""
 
 
 def check_mismatches(trace: Trace, graph: int | None = None) -> list[CheckMismatchRow]:
@@ -54,5 +57,6 @@ def check_mismatches(trace: Trace, graph: int | None = None) -> list[CheckMismat
         places = graph_index(trace, its_graph) if its_graph is not None else None
         source = places.source(places.writer(buffer)) if places is not None else None
         kernel = places.kernel(site) if places is not None else None
-        found.append(CheckMismatchRow(*[*known, kernel, sql.json_value(holders), source]))
+        program = name_in_program(trace, its_graph, buffer)
+        found.append(CheckMismatchRow(*[*known, kernel, sql.json_value(holders), source, program]))
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 
+from stepscope.viewer.graphs.queries.program_names import name_in_program
 from stepscope.viewer.memory.queries.graph_index import KEPT, graph_index, launches_of, schedule_of, subgraph_of
 from stepscope.viewer.memory.rows import LifetimeMismatchRow
 from stepscope.viewer.store import sql
@@ -46,6 +47,7 @@ def _read(trace: Trace, graph: int | None) -> list[LifetimeMismatchRow]:
             actual_launch=at[1][0] if at[1] else None,
             source=places.source(places.writer(row["buffer"], site)),
             snode_indices=sorted({*nodes[0], *nodes[1]}),
+            program=name_in_program(trace, row["graph"], row["buffer"]),
         )
         result.append(mismatch)
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepscope.viewer.graphs.queries.program_names import name_in_program
 from stepscope.viewer.memory.queries.graph_index import (
     GraphIndex,
     Schedule,
@@ -17,6 +18,7 @@ from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
 from stepscope.viewer.memory.rows import BufferDelta, NodeMemory, ScheduledBufferRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.buffers import buffer_names
 
 _SCHEDULED = """
     SELECT name, alloc_bytes, free_bytes, first_snode, last_snode, role FROM scheduled_buffers
@@ -42,10 +44,19 @@ def node_memory(
         "SELECT kind, members FROM schedule_nodes WHERE schedule = ? AND snode_index = ?",
         [schedule.schedule, snode_index],
     )[0]
-    alive = scheduled_alive(trace, schedule.schedule, snode_index)
+    named_in = graph if subgraph is None else None
+    alive = scheduled_alive(trace, schedule.schedule, snode_index, named_in)
     places = graph_index(trace, graph)
     sites = (site for site, nodes in schedule.nodes_by_site(places).items() if snode_index in nodes)
-    positions, born, dead = _measured(trace, graph, call, subgraph, schedule, places, snode_index)
+    positions, found = _measured(trace, graph, call, subgraph, schedule, places, snode_index)
+    born, dead = (
+        [
+            BufferDelta(name, size, kind, name_in_program(trace, named_in, name))
+            for name, size, kind, *moved in found
+            if moved[is_freed]
+        ]
+        for is_freed in (False, True)
+    )
     return NodeMemory(
         index=snode_index,
         snode=schedule.snode[snode_index],
@@ -59,16 +70,20 @@ def node_memory(
         positions=positions,
         source=places.source(next(sites, None)),
         mismatches=[m for m in lifetime_mismatches(trace, graph) if snode_index in m.snode_indices],
+        linked=buffer_names(trace, graph) if subgraph is None else [],
     )
 
 
-def scheduled_alive(trace: Trace, schedule: int, at: int) -> list[ScheduledBufferRow]:
-    """Return the buffers that the schedule expects alive while node `at` runs, largest first, without the base."""
-    return [ScheduledBufferRow(*row) for row in sql.rows(trace, _SCHEDULED, {"schedule": schedule, "at": at})]
+def scheduled_alive(trace: Trace, schedule: int, at: int, graph: int | None = None) -> list[ScheduledBufferRow]:
+    """Return the buffers that the schedule expects alive while node `at` runs, largest first, without the base.
+
+    With `graph`, inputs and outputs have the program's names."""
+    found = sql.rows(trace, _SCHEDULED, {"schedule": schedule, "at": at})
+    return [ScheduledBufferRow(*[*row, name_in_program(trace, graph, row[0])]) for row in found]
 
 
 def _delta(buffer: ScheduledBufferRow, size: int) -> BufferDelta:
-    return BufferDelta(buffer.name, size, buffer.role)
+    return BufferDelta(buffer.name, size, buffer.role, buffer.program)
 
 
 def _measured(
@@ -79,19 +94,16 @@ def _measured(
     schedule: Schedule,
     places: GraphIndex,
     node: int,
-) -> tuple[list[int], list[BufferDelta], list[BufferDelta]]:
-    """Return the positions of the node's launches in the call, and the storages born and freed there."""
+) -> tuple[list[int], list[sql.Row]]:
+    """Return the positions of the node's launches in the call, and the storages born or freed there."""
     if call is None:
         functions = [name for name in measured_functions(trace, graph) if subgraph_of(name) == subgraph]
         call = highest_call(trace, graph, functions)
     measured = measured_call(trace, call) if call is not None else None
     if measured is None:
-        return [], [], []
+        return [], []
     launches = launches_of(trace, measured.call)
     nodes = schedule.nodes_by_site(places)
     positions = [i for i, (_, site, _) in enumerate(launches) if node in nodes.get(site, ())]
     ends = [position + 1 for position in positions]
-    found = sql.rows(trace, _MEASURED, {"layout": measured.layout, "positions": positions, "ends": ends})
-    born = [BufferDelta(name, size, kind) for name, size, kind, is_born, _ in found if is_born]
-    dead = [BufferDelta(name, size, kind) for name, size, kind, _, is_dead in found if is_dead]
-    return positions, born, dead
+    return positions, sql.rows(trace, _MEASURED, {"layout": measured.layout, "positions": positions, "ends": ends})

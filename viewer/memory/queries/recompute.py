@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from stepscope.tracer.schema.memory import RecomputeMismatch
+from stepscope.viewer.graphs.queries.program_names import name_in_program
 from stepscope.viewer.ingest.decode import decode
 from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.memory.rows import ScheduledBufferRow
@@ -49,6 +50,8 @@ class LastUseRow:
     """Last node to use it after the swap, as updated by the pass."""
     recomputed: str | None
     """Last node to use it after the swap, as recomputed; None if the buffer outlives the graph or is unknown."""
+    program: str | None
+    """Name in the user's program; None if it has none or it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -125,14 +128,18 @@ def recompute_detail(trace: Trace, recompute: int) -> RecomputeDetail | None:
     value = decode(RecomputeMismatch, loads(trace.whole_payload(record)))
     names = [f.name for f in fields(value.buffers)]
     figures = [f.name for f in fields(RecomputeDetail) if f.name.endswith(("alloc_bytes", "free_bytes"))]
-    buffers = [ScheduledBufferRow(*b) for b in zip(*(getattr(value.buffers, n) for n in names), strict=True)]
+    named_in = row.graph if row.subgraph is None else None
+    buffers = [
+        ScheduledBufferRow(*[*b, name_in_program(trace, named_in, b[0])])
+        for b in zip(*(getattr(value.buffers, n) for n in names), strict=True)
+    ]
     buffers.sort(key=lambda buffer: -buffer.alloc_bytes)
     peak = row.peak_snodes[0] if row.peak_snodes else None
     return RecomputeDetail(
         row=row,
         snode=value.snode,
         **{name: getattr(value, name) for name in figures},
-        last_uses=_last_uses(value),
+        last_uses=_last_uses(trace, named_in, value),
         swapped_snodes=[i for i, name in enumerate(value.snode) if name in (value.candidate, *value.group)],
         differs=_differs(value),
         buffers=buffers,
@@ -152,11 +159,14 @@ def _differs(value: RecomputeMismatch) -> list[int]:
     return [i for i in range(len(value.snode)) if any(carried[i] != recomputed[i] for carried, recomputed in known)]
 
 
-def _last_uses(value: RecomputeMismatch) -> list[LastUseRow]:
+def _last_uses(trace: Trace, graph: int | None, value: RecomputeMismatch) -> list[LastUseRow]:
     names, nodes = value.buffers, range(len(value.snode))
     last = {name: value.snode[i] for name, i in zip(names.name, names.last_snode, strict=True) if i in nodes}
     columns = zip(value.last_use_buffer, value.last_use_before, value.last_use_after, strict=True)
-    return [LastUseRow(buffer, before, after, last.get(buffer)) for buffer, before, after in columns]
+    return [
+        LastUseRow(buffer, before, after, last.get(buffer), name_in_program(trace, graph, buffer))
+        for buffer, before, after in columns
+    ]
 
 
 def _is_alive(buffer: ScheduledBufferRow, node: int) -> bool:

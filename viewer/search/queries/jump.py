@@ -1,4 +1,4 @@
-"""Finds the pages that a few typed words may mean: `launch 412`, `0/0`, `buf17`, `op5`, `model.py:5`, `nan`."""
+"""Finds the pages that typed words may mean: `launch 412`, `0/0`, `buf17`, `layers.3.weight`, `model.py:5`, `nan`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stepscope.viewer.graphs.queries.named_buffers import buffers_called
 from stepscope.viewer.graphs.queries.named_sites import PLACE, named_sites, names_like
+from stepscope.viewer.graphs.queries.program_names import name_in_program
 from stepscope.viewer.overview.queries.overview import first_page
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -65,6 +67,7 @@ def _all(trace: Trace, text: str) -> Iterator[Jump]:
     if place := PLACE.fullmatch(text):
         yield from _lines(trace, text, place[1], int(place[2]))
     yield from _buffers(trace, _after("buffer", text))
+    yield from _called(trace, _after("buffer", text))
     yield from _names(trace, text)
     yield from _kernels(trace, _after("kernel", text))
     yield from _frames(trace, text)
@@ -163,8 +166,22 @@ def _buffers(trace: Trace, text: str) -> Iterator[Jump]:
         [text, text, _EACH],
     )
     for buffer, graph, compile_id, phase in rows:
-        detail = " ".join(part for part in (f"graph {graph}", compile_id, phase) if part)
+        where = _graph(graph, compile_id, phase)
+        detail = ", ".join(part for part in (name_in_program(trace, graph, buffer), where) if part)
         yield Jump("buffer", buffer, detail, f"/graphs/{graph}/buffers/{slug(buffer)}")
+
+
+def _graph(graph: int, compile_id: str | None, phase: str | None) -> str:
+    return " ".join(part for part in (f"graph {graph}", compile_id, phase) if part)
+
+
+def _called(trace: Trace, text: str) -> Iterator[Jump]:
+    found, left = buffers_called(trace, text, _EACH) if not text.isdecimal() else ([], 0)
+    for one in found:
+        detail = f"{one.buffer}, {_graph(one.graph, one.compile_id, one.phase)}"
+        yield Jump("buffer", one.name, detail, f"/graphs/{one.graph}/buffers/{slug(one.buffer)}")
+    if left and len(found) < _EACH:
+        yield Jump("graphs", f"{left:,} graphs are not searched yet", "type on to search more", "/graphs")
 
 
 def _frames(trace: Trace, text: str) -> Iterator[Jump]:

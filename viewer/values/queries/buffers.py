@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from stepscope.tracer.schema.constants import UNRECORDED
 from stepscope.viewer.graphs.queries.graphs import first_names, graph_label, graph_row, memory_statements, site_rows
-from stepscope.viewer.graphs.queries.program_names import program_names
+from stepscope.viewer.graphs.queries.program_names import program_names, statements_named
 from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -48,6 +48,8 @@ _ROWS = f"""
     LEFT JOIN launches l ON l.launch = v.launch LEFT JOIN sites s ON s.site = v.site
     WHERE list_contains(?, v.value) ORDER BY v.value
 """
+KEPT = 16
+"""Number of graphs whose names of buffers an open trace keeps in memory."""
 _OWN_MEMORY = ("allocate", "pool", "pool_member", "item")
 
 
@@ -104,9 +106,18 @@ def buffer_detail(trace: Trace, graph: int, buffer: str, limit: int = 2000) -> B
         kernels=[version.kernel or "" for version in shown],
         names=[found.owners.get((version.site, version.argument), name) for version in shown],
         total_versions=len(all_values),
-        memory=memory,
+        memory=statements_named(trace, graph, memory),
         sites=sorted(site_rows(trace, list(found.sites)), key=lambda site: order[site.site]),
     )
+
+
+def buffer_names(trace: Trace, graph: int) -> list[str]:
+    """Return all names of the buffers of a graph that launches use; only these have a page."""
+    return trace.once(_names, graph, most=KEPT)
+
+
+def _names(trace: Trace, graph: int) -> list[str]:
+    return sorted(set().union(*(found.names for found in _buffers(trace, graph).values())))
 
 
 def _buffers(trace: Trace, graph: int) -> dict[str, _Buffer]:

@@ -134,23 +134,29 @@ def kernel_detail(
         return None
     ids = [site for (site,) in sql.rows(trace, "SELECT site FROM sites WHERE kernel = ? ORDER BY site", [kernel])]
     sites = site_rows(trace, ids)
-    labels = {graph.graph: graph_label(graph.graph, graph.compile_id, graph.phase) for graph in list_graphs(trace)}
     code = code_of_graph(trace, sites[0].graph) if sites else None
     part = cut(code, kernel, sites[0].kind, sites[0].line) if code is not None else None
-    ordered = _LAUNCHES.format(order=sql.order_by(LAUNCH_ORDERS, sort, is_down, "l.launch"))
-    launches = [
-        KernelLaunch(graph_label=labels.get(launch["graph"], ""), **launch)
-        for launch in sql.named(trace, ordered, [ids, limit])
-    ]
     return KernelDetail(
         row=_measured(trace, [row], kernel_bytes(trace, kernel))[0],
         sites=sites,
         arguments=_arguments(trace, ids),
-        launches=launches,
+        launches=launches_at(trace, ids, limit, sort, is_down),
         total_launches=row.launches or 0,
         code=part.text if part else None,
         code_first_line=part.first_line if part else None,
     )
+
+
+def launches_at(
+    trace: Trace, sites: Sequence[int], limit: int, sort: str | None = None, is_down: bool = False
+) -> list[KernelLaunch]:
+    """Return at most `limit` launches of launch sites, by default the first ones."""
+    labels = {graph.graph: graph_label(graph.graph, graph.compile_id, graph.phase) for graph in list_graphs(trace)}
+    ordered = _LAUNCHES.format(order=sql.order_by(LAUNCH_ORDERS, sort, is_down, "l.launch"))
+    return [
+        KernelLaunch(graph_label=labels.get(launch["graph"], ""), **launch)
+        for launch in sql.named(trace, ordered, [list(sites), limit])
+    ]
 
 
 def _measured(trace: Trace, rows: Sequence[KernelRow], moved: Mapping[str, KernelBytes]) -> list[KernelRow]:
