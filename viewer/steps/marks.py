@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from stepscope.viewer.overview.rows import SEVERITY_SIGNS, Finding, Severity
 from stepscope.viewer.steps.queries.finding_launches import Place
@@ -29,6 +29,8 @@ class InStep(Protocol):
     def step(self) -> int | None: ...
     @property
     def log(self) -> int | None: ...
+    @property
+    def compile_ids(self) -> list[str]: ...
 
 
 F = TypeVar("F", bound=InStep)
@@ -69,6 +71,26 @@ def log_of(finding: InStep, default: int | None = None) -> int | None:
         return finding.log
     found = _LOG.search(finding.page)
     return int(found[1]) if found else default
+
+
+def findings_by(findings: Iterable[F], *names: str) -> dict[tuple[Any, ...], list[F]]:
+    """Return the findings that name all of these attributes, such as graph and buffer, by their values, the worst
+    first."""
+    found: defaultdict[tuple[Any, ...], list[F]] = defaultdict(list)
+    for finding in sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)):
+        place = tuple(getattr(finding, name) for name in names)
+        if None not in place:
+            found[place].append(finding)
+    return found
+
+
+def findings_by_compile(findings: Iterable[F]) -> dict[tuple[int, str], list[F]]:
+    """Return the findings that name compiles, by log and compile id, the worst first."""
+    return {
+        (log, compile_id): [finding for finding in same if compile_id in finding.compile_ids]
+        for (log,), same in findings_by(findings, "log").items()
+        for compile_id in {name for finding in same for name in finding.compile_ids}
+    }
 
 
 def findings_by_step(findings: Iterable[F], logs: set[int]) -> dict[tuple[int, int], list[F]]:
