@@ -29,7 +29,7 @@ def slowdown_of(
     ]
     called = [(0, n, frame) for n, (_, _, frames) in enumerate(steps) for frame in frames]
     monkeypatch.setattr(slowdown, "list_steps", lambda _: rows)
-    monkeypatch.setattr(slowdown.sql, "rows", lambda *_: called)
+    monkeypatch.setattr("stepscope.viewer.compiles.queries.slowdown.sql.rows", lambda *_: called)
     return StepFrames(None).slowdown(0, "1", recompiled_in, limit)  # type: ignore[arg-type]
 
 
