@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from stepscope.viewer.overview.rows import SEVERITY_SIGNS, Finding, Severity
 from stepscope.viewer.steps.queries.finding_launches import Place
+from stepscope.viewer.text.formats import plural
 
 _LOG = re.compile(r"[?&]log=(\d+)")
 SEVERITIES = [*SEVERITY_SIGNS]
@@ -102,3 +103,17 @@ def findings_by_step(findings: Iterable[F], logs: set[int]) -> dict[tuple[int, i
         if log is not None and finding.step is not None:
             found[log, finding.step].append(finding)
     return found
+
+
+def curve_marks(findings: Iterable[InStep], logs: set[int], log: int) -> list[dict[str, object]]:
+    """Return the mark of each step of a log with findings, for a curve over its steps."""
+    return [
+        {
+            "step": step,
+            "severity": rows[0].severity,
+            "sign": SEVERITY_SIGNS[rows[0].severity],
+            "title": rows[0].title + (f", and {plural(len(rows) - 1, 'more finding')}" if len(rows) > 1 else ""),
+        }
+        for (of, step), rows in findings_by_step(findings, logs).items()
+        if of == log
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
@@ -57,3 +58,15 @@ def test_a_list_without_findings_has_no_column_for_them(opened: Open) -> None:
     page = Client(opened(training(6))).get("/graphs").text
     assert "graph 0" in page
     assert ">finding</th>" not in page
+
+
+@pytest.mark.parametrize("page", ["/memory", "/steps"])
+def test_a_leak_is_marked_on_the_curve_of_live_bytes(opened: Open, monkeypatch: pytest.MonkeyPatch, page: str) -> None:
+    monkeypatch.setattr(growths, "LEAST_BYTES", 1)
+    monkeypatch.setattr(growths, "WARNED_BYTES", 1)
+    trace = opened(training(6, keep=99, end=False))
+    (finding,) = (found for found in all_findings(trace) if found.kind == "growth")
+    held = re.search(r'id="page-data">([^<]*)<', Client(trace).get(page).text)
+    assert held
+    marks = {mark["step"]: mark for mark in json.loads(held[1])["marks"]}
+    assert marks[finding.step] == {"step": finding.step, "severity": "warning", "sign": "▲", "title": finding.title}
