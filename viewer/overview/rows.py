@@ -141,6 +141,12 @@ class Finding:
     """At most two lines with the measurements that prove it."""
     links: list[ProofLink] = field(default_factory=list)
 
+    @property
+    def compile_ids(self) -> list[str]:
+        """Return the compiles that the evidence names; at most the examples that it lists."""
+        one = self.evidence.get("compile_id")
+        return [*(self.evidence.get("compile_ids") or ()), *([one] if one else ())]
+
 
 @dataclass(frozen=True)
 class StepRow:

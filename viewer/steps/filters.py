@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.viewer.overview.rows import SEVERITY_SIGNS
-from stepscope.viewer.steps.marks import InStep, findings_by_step, step_marks
+from stepscope.viewer.steps.marks import (
+    InStep,
+    curve_marks,
+    findings_by,
+    findings_by_compile,
+    findings_by_step,
+    step_marks,
+)
 
 if TYPE_CHECKING:
     from stepscope.viewer.overview.rows import StepRow
@@ -130,5 +137,9 @@ FILTERS = {
     "steps_strip": steps_strip,
     "overlay_choices": overlay_choices,
     "step_marks": step_marks,
+    "curve_marks": lambda findings, runs, log: curve_marks(findings, {run.log for run in runs}, log),
+    "findings_by": findings_by,
+    "findings_by_compile": findings_by_compile,
+    "findings_by_step": lambda findings, rows: findings_by_step(findings, {row.log for row in rows}),
 }
 GLOBALS: dict[str, Any] = {"MOST_MARKS": 3}

@@ -6,10 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from stepscope.viewer.overview.rows import SEVERITY_SIGNS, Finding, Severity
 from stepscope.viewer.steps.queries.finding_launches import Place
+from stepscope.viewer.text.formats import plural
 
 _LOG = re.compile(r"[?&]log=(\d+)")
 SEVERITIES = [*SEVERITY_SIGNS]
@@ -29,6 +30,8 @@ class InStep(Protocol):
     def step(self) -> int | None: ...
     @property
     def log(self) -> int | None: ...
+    @property
+    def compile_ids(self) -> list[str]: ...
 
 
 F = TypeVar("F", bound=InStep)
@@ -71,6 +74,26 @@ def log_of(finding: InStep, default: int | None = None) -> int | None:
     return int(found[1]) if found else default
 
 
+def findings_by(findings: Iterable[F], *names: str) -> dict[tuple[Any, ...], list[F]]:
+    """Return the findings that name all of these attributes, such as graph and buffer, by their values, the worst
+    first."""
+    found: defaultdict[tuple[Any, ...], list[F]] = defaultdict(list)
+    for finding in sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)):
+        place = tuple(getattr(finding, name) for name in names)
+        if None not in place:
+            found[place].append(finding)
+    return found
+
+
+def findings_by_compile(findings: Iterable[F]) -> dict[tuple[int, str], list[F]]:
+    """Return the findings that name compiles, by log and compile id, the worst first."""
+    return {
+        (log, compile_id): [finding for finding in same if compile_id in finding.compile_ids]
+        for (log,), same in findings_by(findings, "log").items()
+        for compile_id in {name for finding in same for name in finding.compile_ids}
+    }
+
+
 def findings_by_step(findings: Iterable[F], logs: set[int]) -> dict[tuple[int, int], list[F]]:
     """Return the findings of each log and step, the worst first. One of an unknown log belongs to the only log."""
     only = next(iter(logs)) if len(logs) == 1 else None
@@ -80,3 +103,17 @@ def findings_by_step(findings: Iterable[F], logs: set[int]) -> dict[tuple[int, i
         if log is not None and finding.step is not None:
             found[log, finding.step].append(finding)
     return found
+
+
+def curve_marks(findings: Iterable[InStep], logs: set[int], log: int) -> list[dict[str, object]]:
+    """Return the mark of each step of a log with findings, for a curve over its steps."""
+    return [
+        {
+            "step": step,
+            "severity": rows[0].severity,
+            "sign": SEVERITY_SIGNS[rows[0].severity],
+            "title": rows[0].title + (f", and {plural(len(rows) - 1, 'more finding')}" if len(rows) > 1 else ""),
+        }
+        for (of, step), rows in findings_by_step(findings, logs).items()
+        if of == log
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from stepscope.tracer._version import __version__
 from stepscope.viewer.overview.queries.overview import first_page
@@ -20,6 +20,10 @@ class FindingLink:
     page: str
     step: int | None = None
     log: int | None = None
+    graph: int | None = None
+    kernel: str | None = None
+    buffer: str | None = None
+    compile_ids: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,10 @@ def frame(overview: Overview) -> PageFrame:
         version=__version__,
         counts=overview.counts,
         findings=[
-            FindingLink(row.title, row.severity, row.page, row.step, row.log)
+            FindingLink(
+                *(row.title, row.severity, row.page, row.step, row.log),
+                *(row.graph, row.kernel, row.buffer, row.compile_ids),
+            )
             for row in overview.findings[:MOST_FINDING_LINKS]
         ],
     )

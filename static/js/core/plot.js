@@ -11,7 +11,7 @@ const COLOURS = ["estimated", "bg", "line", "line-2", "text", "muted", "accent",
 
 /**
  * `data`: label; names (one per point); series [{name, values, colour, dash: solid|dashed|dotted, stepped, filled, dots,
- * silent}], with null for unknown values and silent if the tooltip omits it; markers [{index, series, name, wrong}] with the
+ * silent}], with null for unknown values and silent if the tooltip omits it; markers [{index, series, name, sign, severity}] with the
  * index of a series; marks [{index, name}] of value classes; log if the axis is logarithmic; limit {value, label} or null;
  * range {low, high, limitAbove}, by default that of the view from zero, or `from`, to at least the value `least`.
  * `options`: format(value) and exact(value) return texts; lines(index) or more(index) return all or further lines of the

@@ -164,13 +164,13 @@ export function drawSigns(ctx, { colours, view, inner }, marks) {
   }
 }
 
-/** Draws a ▼ over a point of a series, or a ✖ on the axis. */
-export function drawMarker(ctx, { colours, view, height, data, x, y }, { index, series, wrong }) {
+/** Draws a ▼ over a point of a series, or the sign of a finding on the axis. */
+export function drawMarker(ctx, { colours, view, height, data, x, y }, { index, series, sign, severity }) {
   if (index < view[0] || index > view[1]) return;
-  if (wrong) {
-    ctx.fillStyle = colours.critical;
+  if (sign) {
+    ctx.fillStyle = colours[severity];
     ctx.textAlign = "center";
-    ctx.fillText("✖", x(index), height - FLOOR - 7);
+    ctx.fillText(sign, x(index), height - FLOOR - 7);
     ctx.textAlign = "left";
     return;
   }

@@ -36,7 +36,7 @@ function byNode({ nodes, call, base_bytes: base, estimated_peak: estimated, meas
       ...(nodes.mismatches[index] ? [["✖", `${nodes.mismatches[index]} lifetime ${nodes.mismatches[index] === 1 ? "mismatch" : "mismatches"}`]] : []),
     ];
   };
-  const wrong = nodes.mismatches.flatMap((count, index) => (count ? [{ index, key: "measured", name: "", wrong: true }] : []));
+  const wrong = nodes.mismatches.flatMap((count, index) => (count ? [{ index, key: "measured", name: "", sign: "✖", severity: "critical" }] : []));
   return { label: `Memory of ${label} by scheduler node`, names: nodes.snode, series: known(series), markers: [...markers, ...wrong], more };
 }
 
@@ -158,8 +158,8 @@ export function stepLabels([first, last], width, least, stepAt) {
   return firsts.filter((_, index) => index % every === 0);
 }
 
-/** Returns the plot of live bytes over steps of equal width. */
-export function runPlot(curve) {
+/** Returns the plot of live bytes over steps of equal width; `marks` are findings by step. */
+export function runPlot(curve, marks = []) {
   const count = curve.high_bytes.length;
   const place = (point) => (point * curve.steps.length) / count;
   const stepAt = (point) => Math.min(curve.steps.length - 1, Math.floor(place(point) + 1e-9));
@@ -177,7 +177,11 @@ export function runPlot(curve) {
   const top = curve.high_bytes.reduce((best, value, index) => (value > curve.high_bytes[best] ? index : best), 0);
   const names = curve.high_bytes.map((_, point) => `step ${curve.steps[stepAt(point)]} +${formatNs(inside(point))}`);
   const label = (point) => `step ${curve.steps[stepAt(point)]}`;
-  const markers = count ? [{ index: top, key: "line", name: "peak" }] : [];
+  const found = marks.flatMap(({ step, severity, sign, title }) => {
+    const index = names.findIndex((_, point) => curve.steps[stepAt(point)] === step);
+    return index < 0 ? [] : [{ index, key: "line", name: title, sign, severity }];
+  });
+  const markers = count ? [{ index: top, key: "line", name: "peak" }, ...found] : [];
   const labelsIn = (view, width, least) => stepLabels(view, width, least, stepAt);
   return { label: "Live bytes over the steps", labelsIn, names, series, markers, labelOf: label, stepAt: (point) => curve.steps[stepAt(point)], more: () => [] };
 }

@@ -92,6 +92,7 @@ if (data.leaks) mountLeaks(main.querySelectorAll("[data-leak]"), data.leaks, (st
 if (data.run) {
   const log = data.run.log;
   mountRun(main.querySelector("[data-run-memory]"), data.run, {
+    marks: data.marks,
     open: (step) => goTo(`/steps/${step}?log=${log}`),
     fetch(first, last) {
       const query = new URLSearchParams({ log, device: data.run.device });

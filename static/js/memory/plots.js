@@ -36,7 +36,7 @@ function mount(box, full, context = {}) {
       ["", full.names[index]],
       ...full.more(index),
       ...valueLines(shown, index, exactBytes),
-      ...shown.markers.filter((marker) => marker.index === index && marker.name).map(({ name }) => ["▼", name]),
+      ...shown.markers.filter((marker) => marker.index === index && marker.name).map(({ name, sign }) => [sign ?? "▼", name]),
     ],
     labelOf: (index) => full.labelOf?.(index) ?? null,
     labelsIn: (...asked) => full.labelsIn?.(...asked) ?? null,
@@ -118,13 +118,13 @@ export function mountLeaks(boxes, leaks, open) {
 }
 
 /**
- * Mounts live bytes over the steps; `context`: open(step), fetch(first, last) for a finer curve or null, remember({steps}).
+ * Mounts live bytes over the steps; `context`: marks (findings by step), open(step), fetch(first, last) for a finer curve or null, remember({steps}).
  * After a drag, the server sends the selected range at the resolution of the plot.
  */
 export function mountRun(box, curve, context = {}) {
   let now = curve;
   let asked = 0;
-  let model = runPlot(curve);
+  let model = runPlot(curve, context.marks);
   const whole = () => now.steps.length === now.all_steps;
 
   async function look(first, last) {
@@ -132,7 +132,7 @@ export function mountRun(box, curve, context = {}) {
     const found = await context.fetch?.(first, last);
     if (ticket !== asked || !found) return;
     now = found;
-    model = runPlot(found);
+    model = runPlot(found, context.marks);
     made.replace(model);
     made.plot.view = [0, made.plot.count - 1];
     made.plot.draw();

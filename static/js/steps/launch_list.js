@@ -6,8 +6,11 @@ import { healthBadge } from "#js/values/lines.js";
 
 const MOST = 500;
 
-/** `hrefOf(launch)` is the link of a row, `go(launch)` opens it on this page, `withHealth` if values were recorded. */
-export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
+/**
+ * `hrefOf(launch)` is the link of a row, `go(launch)` opens it on this page, `withHealth` if values were recorded, `marks`
+ * are the findings of the step, whose pages are below `root`.
+ */
+export function launchList(box, tally, { hrefOf, go, withHealth = false, marks = [], root = "" }) {
   let selected = null;
   const body = h("tbody");
   const note = h("p", { class: "note" });
@@ -15,7 +18,7 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
   box.replaceChildren(h("div", { class: "scroll" }, h("table", { "data-filtered": true, class: withHealth ? "launches with-health" : "launches" }, h("thead", {}, h("tr", {}, ...head)), body)), note);
   body.addEventListener("click", (event) => {
     const row = event.target.closest("tr");
-    if (!row || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (!row || event.target.closest(".launch-mark") || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     go(Number(row.dataset.launch));
   });
@@ -33,6 +36,8 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false }) {
         "td",
         { class: "mono" },
         h("a", { href: hrefOf(launch), title: kernel }, middle(kernel)),
+        marks.filter((mark) => mark.launch === launch).map(({ severity, sign, title, page }) =>
+          h("a", { class: `quiet launch-mark ${severity}-sign`, href: root + page, title, "aria-label": `${severity} finding: ${title}` }, ` ${sign}`)),
         count > 1 && h("span", { class: "dim" }, ` and ${plural(count - 1, "shorter launch")} within ${formatNs(end - start)}`),
       ),
     );

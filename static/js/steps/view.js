@@ -33,7 +33,7 @@ export function mountStep(view, panel, timeline, source) {
 
   const refresh = debounce(() => list.show(chart.data, chart.view, matches, total), 80);
   const rememberView = debounce((isWhole) => source.remember(viewState(chart.view, isWhole), false), 250);
-  const list = launchList(find(".launch-list"), find(".list-count"), { hrefOf: source.hrefOf, go: (launch) => open(launch), withHealth: Boolean(timeline.launches.health?.length) });
+  const list = launchList(find(".launch-list"), find(".list-count"), { hrefOf: source.hrefOf, go: (launch) => open(launch), withHealth: Boolean(timeline.launches.health?.length), marks: source.marks, root: source.root });
   const focus = panelFocus(panel, () => list.link());
   const chart = new TimelineView(find(".timeline-box"), timeline, {
     fetchWindow: source.window,

@@ -15,7 +15,7 @@ const places = { kernels: ["extern_kernels.mm", "cpp_fused_mean_1"], lines: ["mo
 test("series that nobody recorded are not there", () => {
   const plot = graphPlot(memory, places);
   assert.deepEqual(plot.series.map(({ key }) => key), ["base", "alloc", "free", "measured", "reserved"]);
-  assert.deepEqual(plot.markers.map(({ key, index, wrong }) => [key, index, Boolean(wrong)]), [["alloc", 1, false], ["measured", 1, false], ["measured", 1, true]]);
+  assert.deepEqual(plot.markers.map(({ key, index, sign }) => [key, index, sign === "✖"]), [["alloc", 1, false], ["measured", 1, false], ["measured", 1, true]]);
 });
 
 test("a point says its kernel, its line and what went wrong there", () => {
@@ -94,6 +94,13 @@ test("points of a run know their step and how far into it they are", () => {
   assert.deepEqual([plot.stepAt(2), plot.stepAt(3)], [4, 5]);
   assert.equal(plot.markers[0].index, 3);
   assert.deepEqual(plot.labelsIn([0, 5], 500, 76), [0, 3]);
+});
+
+test("findings are marked at the first point of their step, and those out of view are not", () => {
+  const curve = { steps: [4, 5], start_ns: [1000, 3000], end_ns: 4000, high_bytes: [1, 2, 3, 9], low_bytes: [1, 1, 1, 1], made_bytes: [0, 0, 0, 0] };
+  const marks = [{ step: 5, severity: "warning", sign: "▲", title: "Memory grows" }, { step: 9, severity: "info", sign: "●", title: "later" }];
+  const [, ...found] = shownPlot(runPlot(curve, marks), new Set()).markers;
+  assert.deepEqual(found.map(({ index, name, sign, severity }) => [index, name, sign, severity]), [[2, "Memory grows", "▲", "warning"]]);
 });
 
 test("labels of steps thin out", () => {

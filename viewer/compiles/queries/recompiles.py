@@ -10,6 +10,7 @@ from typing import NamedTuple
 from stepscope.viewer.compiles.queries.compile_steps import steps_of_compiles
 from stepscope.viewer.compiles.queries.guard_advice import advice
 from stepscope.viewer.compiles.queries.guard_text import FailedGuard, failed_guards, same_source
+from stepscope.viewer.compiles.queries.slowdown import Slowdown, StepFrames
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -118,6 +119,9 @@ class RecompiledFrame:
     """Number of compiles refused by the limit."""
     guards: list[GuardHistory]
     rows: list[Recompile]
+    steps: dict[str, int]
+    """Step of each compile that began in a step."""
+    slowdown: Slowdown
 
 
 @dataclass(frozen=True)
@@ -181,9 +185,9 @@ def recompiles(
     (totals,) = sql.named(trace, _TOTALS, {"log": log})
     has_symbols = bool(sql.number(trace, "SELECT EXISTS (SELECT 1 FROM symbols)"))
     frames = _read(trace, found) if found else {}
-    events = [(log, event.compile_id) for (log, _), one in frames.items() for event in one.events]
-    steps = steps_of_compiles(trace, events)
-    rows = [_frame(*key, one, has_symbols, steps) for key, one in frames.items()]
+    known = [(row.log, row.compile_id) for one in frames.values() for row in one.compiles]
+    steps, step_frames = steps_of_compiles(trace, known), StepFrames(trace)
+    rows = [_frame(*key, one, has_symbols, steps, step_frames) for key, one in frames.items()]
     return Recompiles(rows, matching, **totals, offset=offset, limit=limit)
 
 
@@ -203,7 +207,12 @@ def _read(trace: Trace, found: Sequence[sql.Row]) -> dict[tuple[int, str], _Fram
 
 
 def _frame(
-    log: int, frame_id: str, frame: _Frame, has_symbols: bool, steps: Mapping[tuple[int, str], int]
+    log: int,
+    frame_id: str,
+    frame: _Frame,
+    has_symbols: bool,
+    steps: Mapping[tuple[int, str], int],
+    step_frames: StepFrames,
 ) -> RecompiledFrame:
     compiles = {row.compile_id: row for row in frame.compiles}
     limits = [event for event in frame.events if event.kind == "recompile_limit"]
@@ -232,6 +241,8 @@ def _frame(
     rows = [replace(row, came=known[row.guards[0].source].get(row.compile_id)) for row in rows]
     times = [row.duration_ns for row in rows if row.duration_ns is not None and row.compile_id not in refused]
     first = frame.compiles[0]
+    done_in = [row.step for row in rows if row.step is not None and row.compile_id not in refused]
+    limit_step = steps.get((log, limits[0].compile_id)) if limits else None
     return RecompiledFrame(
         log=log,
         frame_id=frame_id,
@@ -244,6 +255,8 @@ def _frame(
         refused=len(refused),
         guards=histories,
         rows=rows,
+        steps={name: steps[log, name] for name in compiles if (log, name) in steps},
+        slowdown=step_frames.slowdown(log, frame_id, done_in, limit_step),
     )
 
 
