@@ -16,6 +16,7 @@ from stepscope.tracer.schema import log_format
 from stepscope.viewer import ingest as ingest_package
 from stepscope.viewer.ingest.rows import AT_ONCE_ROWS, IndexRows, TableRows
 from stepscope.viewer.ingest.sources import Source
+from stepscope.viewer.ingest.watch import tell
 from stepscope.viewer.kernel_source import arithmetic
 from stepscope.viewer.store.cache_folder import BUILDING, hold, note_use, spill_folder
 from stepscope.viewer.store.isolated_connection import NAME, config, quoted
@@ -141,9 +142,12 @@ def _write(connection: duckdb.DuckDBPyConnection, database: str, key: str, rows:
     for table, found in rows.tables.items():
         _insert(connection, table, found)
     if rows.columns or rows.later:
+        done, total = 0, sum(part.length for _, part in rows.large_parts())
         for table, columns in rows.large_tables():
             count = _insert_columns(connection, table, columns)
             counts[table] = counts.get(table, 0) + count
+            done += count
+            tell(f"writing {total:,} rows of the index", done, total)
             if count >= AT_ONCE_ROWS:
                 connection.execute("COMMIT; BEGIN")  # DuckDB keeps in memory what is not committed
     meta = {"key": key, **{f"count:{table}": str(count) for table, count in counts.items()}}
