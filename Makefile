@@ -8,7 +8,7 @@ NODE := $(shell command -v node 2>/dev/null)
 # The tests start hundreds of Python programs, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help demo test quick check bench bench-gpu bench-ingest bench-memory bench-units clean pictures compiler browser
+.PHONY: help demo test quick check bench bench-gpu bench-index bench-ingest bench-memory bench-units clean pictures compiler browser
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z_-]*\):[^#]*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ bench: .venv/.installed-test compiler ## measure what recording costs and how fa
 bench-memory: .venv/.installed-test ## how fast ten million births and deaths are queried and shown (minutes)
 	$(BIN)/python -m tests.benchmarks.bench_memory
 	$(BIN)/python -m tests.benchmarks.bench_memory_pages 1000 5000
+
+bench-index: .venv/.installed-test ## index of a log of 1,000,000 launches with 5,000,000 value rows (minutes)
+	$(BIN)/python -m tests.benchmarks.bench_index
 
 bench-ingest: .venv/.installed-test ## logs of 100 MB and 1 GB read by stepscope and by tlparse, and all pages of them (minutes)
 	$(BIN)/python -m tests.benchmarks.bench_ingest

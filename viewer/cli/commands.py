@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 import click
 
+from stepscope.viewer.cli.progress import IndexBar
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.ingest.watch import watched
 from stepscope.viewer.text.source_links import checked
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -64,7 +66,12 @@ class ReadingCommand(Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         need_viewer(ctx.command_path)
-        return super().invoke(ctx)
+        bar = IndexBar()
+        with watched(bar):
+            try:
+                return super().invoke(ctx)
+            finally:
+                bar.clear()
 
 
 def need_viewer(command: str) -> None:

@@ -3,8 +3,35 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import click
+
+SHOWN_AFTER_S, EVERY_S = 1.0, 0.2
+_CELLS = 24
+
+
+class IndexBar:
+    """Shows a bar in a terminal while a trace is read that takes longer than a moment."""
+
+    def __init__(self) -> None:
+        self._progress = Progress()
+        self._next = time.monotonic() + SHOWN_AFTER_S
+        self._is_shown = False
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if done >= total:
+            self.clear()
+        elif now >= self._next:
+            self._next, self._is_shown = now + EVERY_S, True
+            share = done / total
+            bar = ("█" * round(share * _CELLS)).ljust(_CELLS, "░")
+            self._progress.say(f"{what} {bar} {share:.0%}")
+
+    def clear(self) -> None:
+        if self._is_shown:
+            self._progress.clear()
 
 
 class Progress:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,32 @@ Flags = npt.NDArray[np.bool_]
 _INT = np.dtype(np.int64)
 
 
-def joined(parts: Sequence[dict[str, Column]]) -> dict[str, Column]:
+@dataclass(frozen=True)
+class Texts:
+    """A column of texts that repeat: the distinct ones, and which of them each row has. A single one is that of all
+    rows."""
+
+    texts: list[str | None]
+    at: Ints
+
+    def plain(self) -> Column:
+        return as_column(self.texts)[self.at]
+
+
+Columns = Mapping[str, Column | Texts]
+
+
+def plain(columns: Columns) -> dict[str, Column]:
+    """Return the columns with their texts spelt out."""
+    return {name: column.plain() if isinstance(column, Texts) else column for name, column in columns.items()}
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
     """Join the columns of several logs by name."""
-    return parts[0] if len(parts) == 1 else {name: _join([part[name] for part in parts]) for name in parts[0]}
+    if len(parts) == 1:
+        return parts[0]
+    spelt = [plain(part) for part in parts]
+    return {name: _join([part[name] for part in spelt]) for name in spelt[0]}
 
 
 def _join(parts: list[Column]) -> Column:

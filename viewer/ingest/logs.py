@@ -23,6 +23,7 @@ from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.ingest.torch_trace.kinds import KNOWN_EVENTS, UNKNOWN_PREFIX
 from stepscope.viewer.ingest.torch_trace.rank_facts import RankFacts, rank_in_name
 from stepscope.viewer.ingest.torch_trace.torch_events import CHROMIUM_EVENT, StringTable, TorchEvents
+from stepscope.viewer.ingest.watch import tell
 
 MOST_UNKNOWN = 50
 AT_ONCE_BYTES = 1 << 23
@@ -80,8 +81,10 @@ def _read_logs(
     left_out: list[NewerFormat] | None,
 ) -> IndexRows:
     rows, unknown = IndexRows(first_id), Counter[str]()
-    at_once = sum(source.size for source in sources) >= AT_ONCE_BYTES
-    logs = [_read_log(number, source, rows, unknown, at_once) for number, source in enumerate(sources, first_log)]
+    total, before, logs = sum(source.size for source in sources), 0, list[_Log]()
+    for number, source in enumerate(sources, first_log):
+        logs.append(_read_log(number, source, rows, unknown, total >= AT_ONCE_BYTES, _Passed(before, total)))
+        before += source.size
     newer = [log.newer for log in logs if log.newer is not None]
     if left_out is not None:
         left_out += newer
@@ -100,7 +103,20 @@ def _read_logs(
     return rows
 
 
-def _read_log(number: int, source: Source, rows: IndexRows, unknown: Counter[str], at_once: bool) -> _Log:
+@dataclass(frozen=True)
+class _Passed:
+    """Tells how many bytes of all logs were read, given those of the current log."""
+
+    before: int
+    total: int
+
+    def __call__(self, byte: int) -> None:
+        tell(f"reading {self.total / 1e6:,.0f} MB of logs", self.before + byte, self.total)
+
+
+def _read_log(
+    number: int, source: Source, rows: IndexRows, unknown: Counter[str], at_once: bool, passed: _Passed
+) -> _Log:
     damage, columns = Damage(), RecordColumns()
     torch = TorchEvents(number, rows, damage)
     runtime = RuntimeRecords(number, source.path, rows, damage, torch.ids, source.ring)
@@ -115,7 +131,8 @@ def _read_log(number: int, source: Source, rows: IndexRows, unknown: Counter[str
         with _mapped(source) as data:
             log.clock = clock_of(data, source.mtime_ns)
             first = rows.new_id("records", 0)
-            _take_records(log, read_records(data, damage, log.clock, columns, first, at_once=at_once), unknown)
+            records = read_records(data, damage, log.clock, columns, first, at_once=at_once, passed=passed)
+            _take_records(log, records, unknown)
     except OSError as error:
         damage.add("not_read", error.strerror or str(error))
     except NewerFormat as error:

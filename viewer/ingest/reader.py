@@ -114,19 +114,31 @@ _Found = tuple[RecordHeader, int]
 
 
 def read_records(
-    data: bytes | mmap.mmap, damage: Damage, clock: LogClock, columns: RecordColumns, first: int, *, at_once: bool
+    data: bytes | mmap.mmap,
+    damage: Damage,
+    clock: LogClock,
+    columns: RecordColumns,
+    first: int,
+    *,
+    at_once: bool,
+    passed: Callable[[int], None] = lambda byte: None,
 ) -> Iterator[LogRecord]:
     """Read the records of a log in order. They become rows of `columns`, with ids from `first` on; lines outside of
     records are counted in `damage`. No `data` makes it raise.
 
-    If `at_once` is true, numpy finds well-formed records, which is worth its import for a log of some megabytes.
+    `passed` is called with the number of bytes that were read. If `at_once` is true, numpy finds well-formed records,
+    which is worth its import for a log of some megabytes.
     """
-    reader = _Reader(len(data), damage, clock, columns, first)
+    reader = _Reader(len(data), damage, clock, columns, first, passed)
     return reader.at_once(data) if at_once else reader.by_lines(data)
 
 
 class _Reader:
-    def __init__(self, size: int, damage: Damage, clock: LogClock, columns: RecordColumns, first: int) -> None:
+    def __init__(
+        self, size: int, damage: Damage, clock: LogClock, columns: RecordColumns, first: int,
+        passed: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        self._passed = passed
         self._size, self._damage, self._clock, self._columns, self._first = size, damage, clock, columns, first
         self._origins: dict[bytes, _Origin] = {}
         """Text between time stamp and JSON -> process and source."""
@@ -143,6 +155,7 @@ class _Reader:
     def at_once(self, data: bytes | mmap.mmap) -> Iterator[LogRecord]:
         for byte, piece in pieces(data):
             yield from self._at_once(piece, byte)
+            self._passed(byte + len(piece))
 
     def _at_once(self, piece: bytes, byte: int) -> Iterator[LogRecord]:
         from stepscope.viewer.ingest.batch_reader import records_of

@@ -1,4 +1,5 @@
-"""Collects rows for the index by column name: Python values for most tables, numpy columns for the large ones."""
+"""Collects rows for the index by column name: Python values for most tables, numpy columns for the large ones, which
+are made in parts if they may be very large."""
 
 from __future__ import annotations
 
@@ -6,10 +7,17 @@ import gc
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from stepscope.viewer.ingest.columns import Column
+    from stepscope.viewer.ingest.columns import Column, Columns
+
+AT_ONCE_ROWS = 122_880
+"""Number of rows of a large table that are made and inserted at once: a row group of DuckDB, which then need not be
+written again when the next ones come."""
 
 
 class TableRows:
@@ -51,6 +59,13 @@ class TableRows:
         self._names, self._appends = tuple(self.columns), [column.append for column in self.columns.values()]
 
 
+class LaterRows(NamedTuple):
+    """Rows that are made when they are inserted, because all of them would take much memory."""
+
+    length: int
+    make: Callable[[], Columns]
+
+
 class IndexRows:
     """The rows of all logs of a trace by table; ids count up over all logs."""
 
@@ -58,6 +73,7 @@ class IndexRows:
         """Ids begin at `first_id`, so that rows read separately have ids of their own."""
         self.tables: defaultdict[str, TableRows] = defaultdict(TableRows)
         self.columns: defaultdict[str, list[dict[str, Column]]] = defaultdict(list)
+        self.later: defaultdict[str, list[LaterRows]] = defaultdict(list)
         self._ids: defaultdict[str, int] = defaultdict(lambda: first_id)
 
     def new_id(self, table: str, count: int = 1) -> int:
@@ -76,6 +92,40 @@ class IndexRows:
 
     def add_columns(self, table: str, columns: dict[str, Column]) -> None:
         self.columns[table].append(columns)
+
+    def add_later(self, table: str, count: int, make: Callable[[], Columns]) -> None:
+        """Add `count` rows that `make` returns each time that it is called."""
+        if count:
+            self.later[table].append(LaterRows(count, make))
+
+    def large_parts(self) -> Iterator[tuple[str, LaterRows]]:
+        """Yield the tables that are numpy columns, as they were added."""
+        for table, parts in self.columns.items():
+            for columns in parts:
+                yield table, LaterRows(len(next(iter(columns.values()))), partial(_same, columns))
+        for table, later in self.later.items():
+            for part in later:
+                yield table, part
+
+    def large_tables(self) -> Iterator[tuple[str, Columns]]:
+        """Yield the tables that are numpy columns; small parts of a table are joined."""
+        from stepscope.viewer.ingest.columns import joined
+
+        for table, parts in groupby(self.large_parts(), itemgetter(0)):
+            made: list[Columns] = []
+            count = 0
+            for _, part in parts:
+                made.append(part.make())
+                count += part.length
+                if count >= AT_ONCE_ROWS:
+                    yield table, joined(made)
+                    made, count = [], 0
+            if made:
+                yield table, joined(made)
+
+
+def _same(columns: Columns) -> Columns:
+    return columns
 
 
 @contextmanager

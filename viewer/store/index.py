@@ -8,23 +8,29 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import duckdb
 
 from stepscope.tracer.schema import log_format
 from stepscope.viewer import ingest as ingest_package
-from stepscope.viewer.ingest.rows import IndexRows, TableRows
+from stepscope.viewer.ingest.rows import AT_ONCE_ROWS, IndexRows, TableRows
 from stepscope.viewer.ingest.sources import Source
+from stepscope.viewer.ingest.watch import tell
 from stepscope.viewer.kernel_source import arithmetic
 from stepscope.viewer.store.cache_folder import BUILDING, hold, note_use, spill_folder
 from stepscope.viewer.store.isolated_connection import NAME, config, quoted
 from stepscope.viewer.store.valid_rows import REFUSALS, append, valid_rows
 
+if TYPE_CHECKING:
+    from stepscope.viewer.ingest.columns import Columns
+
 SCHEMA = Path(__file__).with_name("schema.sql").read_text()
 _SMALL_BYTES = 1 << 26
 _SMALL_BLOCK, _LARGE_BLOCK = 16_384, 262_144
 """Sizes of DuckDB's blocks in bytes. A small trace has many small tables, which take one block per column."""
+_BUILDING_MEMORY = "512MB"
+"""DuckDB's memory while it writes a file; it holds no more than the blocks of the file there."""
 _FEW_ROWS = 5_000
 """Maximum number of rows that are inserted faster without numpy than it takes to import numpy."""
 
@@ -77,7 +83,7 @@ def build_index(index: Path, key: str, rows: IndexRows, log_bytes: int) -> OpenI
         except REFUSALS as error:
             if isinstance(error, duckdb.IOException):
                 raise
-            return _build(index, key, valid_rows(rows, SCHEMA), block, log_bytes)
+            return _build(index, key, valid_rows(rows, SCHEMA, _insert_columns), block, log_bytes)
     except (OSError, duckdb.IOException):
         return None
 
@@ -89,8 +95,9 @@ def _build(index: Path, key: str, rows: IndexRows, block: int, log_bytes: int) -
         with tempfile.TemporaryDirectory(dir=index.parent, prefix=BUILDING, ignore_cleanup_errors=True) as folder:
             new = Path(folder, "index")
             connection.execute(f"ATTACH {quoted(new)} AS building (BLOCK_SIZE {block})")
+            connection.execute(f"SET memory_limit = '{_BUILDING_MEMORY}'")
             _write(connection, "building", key, rows)
-            connection.execute("DETACH building")
+            connection.execute("DETACH building; RESET memory_limit")
             new.chmod(0o600)
             held = hold(new)
             os.replace(new, index)
@@ -108,7 +115,7 @@ def build_in_memory(key: str, rows: IndexRows, log_bytes: int) -> duckdb.DuckDBP
         _write(connection, NAME, key, rows)
     except REFUSALS:
         connection.execute(f"ROLLBACK; USE memory; DETACH {NAME}; ATTACH ':memory:' AS {NAME}")
-        _write(connection, NAME, key, valid_rows(rows, SCHEMA))
+        _write(connection, NAME, key, valid_rows(rows, SCHEMA, _insert_columns))
     return connection
 
 
@@ -134,12 +141,15 @@ def _write(connection: duckdb.DuckDBPyConnection, database: str, key: str, rows:
     counts = {table: len(found) for table, found in rows.tables.items()}
     for table, found in rows.tables.items():
         _insert(connection, table, found)
-    for table, parts in rows.columns.items():
-        from stepscope.viewer.ingest.columns import joined
-
-        columns = joined(parts)
-        counts[table] = counts.get(table, 0) + len(next(iter(columns.values())))
-        _insert_columns(connection, table, columns)
+    if rows.columns or rows.later:
+        done, total = 0, sum(part.length for _, part in rows.large_parts())
+        for table, columns in rows.large_tables():
+            count = _insert_columns(connection, table, columns)
+            counts[table] = counts.get(table, 0) + count
+            done += count
+            tell(f"writing {total:,} rows of the index", done, total)
+            if count >= AT_ONCE_ROWS:
+                connection.execute("COMMIT; BEGIN")  # DuckDB keeps in memory what is not committed
     meta = {"key": key, **{f"count:{table}": str(count) for table, count in counts.items()}}
     append(connection, "meta", {"key": list(meta), "value": list(meta.values())})
     connection.execute("COMMIT; USE memory")
@@ -156,13 +166,29 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: TableRows) 
         _insert_columns(connection, table, {name: as_column(values) for name, values in rows.columns.items()})
 
 
-def _insert_columns(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Any]) -> None:
-    values = "*"
-    if not hasattr(connection, "appender"):
-        columns, values = _with_masks_apart(columns)
-    connection.register("new_rows", columns)
-    connection.execute(f"INSERT INTO {table} BY NAME SELECT {values} FROM new_rows")
+def _insert_columns(connection: duckdb.DuckDBPyConnection, table: str, columns: Columns) -> int:
+    """Insert the rows and return their number."""
+    from stepscope.viewer.ingest.columns import Texts, plain
+
+    texts: dict[str, Texts] = {}
+    if hasattr(connection, "appender"):
+        texts = {name: column for name, column in columns.items() if isinstance(column, Texts)}
+        arrays: dict[str, Any] = {name: column for name, column in columns.items() if name not in texts}
+        values = ", ".join(f'"{name}"' for name in arrays)
+    else:
+        arrays, values = _with_masks_apart(plain(columns))
+    count = len(next(iter(arrays.values())))
+    for name, column in texts.items():
+        if len(column.texts) == 1:
+            values += f', ?::VARCHAR AS "{name}"'
+        else:
+            arrays[name] = column.at + 1  # lists count from 1
+            values += f', (?::VARCHAR[])["{name}"] AS "{name}"'
+    distinct = [column.texts[0] if len(column.texts) == 1 else column.texts for column in texts.values()]
+    connection.register("new_rows", arrays)
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT {values} FROM new_rows", distinct)
     connection.unregister("new_rows")
+    return count
 
 
 def _with_masks_apart(columns: Mapping[str, Any]) -> tuple[dict[str, Any], str]:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from stepscope.viewer.ingest.damage import excerpt
-from stepscope.viewer.ingest.rows import IndexRows, TableRows
+from stepscope.viewer.ingest.rows import IndexRows, LaterRows, TableRows
+
+if TYPE_CHECKING:
+    from stepscope.viewer.ingest.columns import Columns
 
 REFUSALS = (duckdb.Error, OverflowError, TypeError, ValueError, RuntimeError)
 """Exceptions that a value raises if its column rejects it."""
 _REASON = "not_understood"
 _MOST_PLACES = 100
 Row = Mapping[str, Any]
+InsertColumns = Callable[[duckdb.DuckDBPyConnection, str, "Columns"], int]
 
 
 def append(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
@@ -36,32 +39,53 @@ def append(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[s
         raise
 
 
-def valid_rows(rows: IndexRows, schema: str) -> IndexRows:
-    """Return the rows that an index accepts, with problems that describe the others."""
+def valid_rows(rows: IndexRows, schema: str, insert_columns: InsertColumns) -> IndexRows:
+    """Return the rows that an index accepts, with problems that describe the others. `insert_columns` inserts a part
+    of a large table."""
     connection = duckdb.connect(":memory:")
     try:
         connection.execute(schema)
         kept = IndexRows()
         lost: list[tuple[str, Row, str]] = []
-        for table, found in _tables(rows).items():
+
+        def keep(table: str, found: TableRows) -> None:
             bad: list[tuple[Row, str]] = []
-            for row in _kept(found, _inserter(connection, table), bad):
+            for row in _kept(list(found), _inserter(connection, table), bad):
                 kept.tables[table].add(row)
-            lost += [(table, row, why) for row, why in bad]
+            lost.extend((table, row, why) for row, why in bad)
+
+        for table, found in rows.tables.items():
+            keep(table, found)
+        for table, part in rows.large_parts():
+            if _is_accepted(connection, table, part, insert_columns):
+                kept.add_later(table, *part)
+            else:
+                keep(table, _row_by_row(part))
         _tell(kept, lost)
     finally:
         connection.close()
     return kept
 
 
-def _tables(rows: IndexRows) -> dict[str, list[Row]]:
-    found: defaultdict[str, TableRows] = defaultdict(TableRows)
-    for table, of_table in rows.tables.items():
-        found[table].extend(of_table.columns)
-    for table, parts in rows.columns.items():
-        for part in parts:
-            found[table].extend({name: column.tolist() for name, column in part.items()})
-    return {table: list(of_table) for table, of_table in found.items()}
+def _is_accepted(
+    connection: duckdb.DuckDBPyConnection, table: str, part: LaterRows, insert_columns: InsertColumns
+) -> bool:
+    connection.execute("BEGIN")
+    try:
+        insert_columns(connection, table, part.make())
+    except REFUSALS:
+        return False
+    finally:
+        connection.execute("ROLLBACK")
+    return True
+
+
+def _row_by_row(part: LaterRows) -> TableRows:
+    from stepscope.viewer.ingest.columns import plain
+
+    found = TableRows()
+    found.extend({name: column.tolist() for name, column in plain(part.make()).items()})
+    return found
 
 
 def _inserter(connection: duckdb.DuckDBPyConnection, table: str) -> Callable[[Sequence[Row]], None]:

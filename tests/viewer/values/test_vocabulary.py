@@ -12,7 +12,8 @@ import numpy as np
 
 from stepscope.tracer.schema.statistics import COUNTS, NUMBERS, STATISTICS, Values
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
-from stepscope.viewer.ingest.recorder.value_batch import UNCOUNTED, batch_of
+from stepscope.viewer.ingest.recorder.value_batch import batch_of
+from stepscope.viewer.ingest.spill import Spill
 from stepscope.viewer.store.index import SCHEMA
 from stepscope.viewer.values.filters import CHOICES, VOCABULARY
 from stepscope.viewer.values.rows import HEALTH, HEALTH_SIGNS
@@ -45,8 +46,8 @@ def test_classes_of_health() -> None:
 def test_a_statistic_that_an_older_log_lacks_is_unknown() -> None:
     lacking: Any = {"subnormal": None, "std": None}
     damage = Damage()
-    batch = batch_of(replace(values_of([0], [0], [FINE, FINE]), **lacking), RecordPlace(1, 0), damage)
-    assert batch.ints["subnormal"].tolist() == [UNCOUNTED] * 2
-    assert np.isnan(batch.floats["std"]).all()
-    assert batch.ints["zero"].tolist() == [0, 0]
+    batch = batch_of(replace(values_of([0], [0], [FINE, FINE]), **lacking), RecordPlace(1, 0), damage, Spill())
+    assert batch.sparse["subnormal"] is None
+    assert np.isnan(batch.floats["std"]()).all()
+    assert batch.sparse["zero"] is not None
     assert not damage.counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from stepscope.tracer.schema.launches import DeviceTimes
 from stepscope.tracer.schema.ring_format import UNFINISHED
 from stepscope.viewer.ingest.columns import Column, Flags, Ints, as_column
 from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, function_name
-from stepscope.viewer.ingest.rows import IndexRows
+from stepscope.viewer.ingest.rows import AT_ONCE_ROWS, IndexRows
 
 _DEEPEST = 256
 NOT_RETURNED = -1
@@ -67,6 +67,16 @@ class LaunchPlaces:
         at = np.searchsorted(keys, key) + occurrence
         inside = np.minimum(at, len(keys) - 1)
         return np.where((at < len(keys)) & (keys[inside] == key), order[inside], -1)
+
+
+def _no_places() -> LaunchPlaces:
+    none, no_flags = np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
+    return LaunchPlaces(
+        {}, none, none, none, none, none, none, none, no_flags, none, none, none, none, none, none, none, none
+    )
+
+
+NO_PLACES = _no_places()
 
 
 def add_launches(
@@ -156,14 +166,20 @@ def _add_launches(
         launch_site=_map_pairs(calls["graph"][owner], sites, site_id),
     )
     device, lost = _device_times(places, times)
-    columns = {
-        "launch": ids, "log": np.full(len(sites), log), "call": places.launch_call, "site": places.launch_site,
-        "step": step, "thread": calls["thread"][owner], "start_ns": starts,
-        "duration_ns": np.ma.array(ends - starts, mask=ends < 0),
-        "returned": ends != NOT_RETURNED, "device_duration_ns": np.ma.array(device, mask=device < 0),
-    }  # fmt: skip
-    if len(sites):
-        rows.add_columns("launches", {name: column[order] for name, column in columns.items()})
+
+    def columns(part: Ints) -> dict[str, Column]:
+        duration, on_device, of = ends[part] - starts[part], device[part], owner[part]
+        return {
+            "launch": ids[part], "log": np.full(len(part), log), "call": places.launch_call[part],
+            "site": places.launch_site[part], "step": step[part], "thread": calls["thread"][of],
+            "start_ns": starts[part],
+            "duration_ns": np.ma.array(duration, mask=ends[part] < 0), "returned": ends[part] != NOT_RETURNED,
+            "device_duration_ns": np.ma.array(on_device, mask=on_device < 0),
+        }  # fmt: skip
+
+    for first in range(0, len(order), AT_ONCE_ROWS):
+        part = order[first : first + AT_ONCE_ROWS]
+        rows.add_later("launches", len(part), partial(columns, part))
     return places, lost
 
 

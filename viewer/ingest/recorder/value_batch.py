@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,11 @@ from stepscope.tracer.schema.statistics import COUNTS, NONFINITE, RECORDED_NUMBE
 from stepscope.viewer.ingest.columns import Ints
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.decode import BadPayload
+from stepscope.viewer.ingest.spill import Kept, Spill
 
 Floats = npt.NDArray[np.float64]
 UNKNOWN = -1
+FIRST_BAD = "first_bad"
 UNCOUNTED = np.iinfo(np.int64).min
 """The count of what the writer of a log did not count."""
 _LONGEST_EXACT = 48
@@ -22,35 +25,34 @@ _LONGEST_EXACT = 48
 
 @dataclass(frozen=True)
 class ValueColumns:
-    """A record of values. Unknown values are NaN among floats, -1 in `first_bad`, and `UNCOUNTED` in counts."""
+    """A record of values. Its numbers are kept in a spill, because there are many of them."""
 
     place: RecordPlace
+    rows: int
     call: Ints
     layout: Ints
-    floats: dict[str, Floats]
-    ints: dict[str, Ints]
+    floats: Mapping[str, Kept]
+    """Unknown values are NaN."""
+    sparse: Mapping[str, tuple[Kept, Kept] | None]
+    """Rows and their values of each count and of `first_bad`; None for a count that the writer did not count."""
     exact: tuple[Ints, list[str | None], list[str | None]]
-    at_least: Ints | None
-    """Rows whose counts of NaN and infinity are only minimums; None if all counts are complete."""
+    at_least: Ints
+    """Rows whose counts of NaN and infinity are only minimums."""
     elements: tuple[Ints, list[list[Any]]]
     """Rows whose elements were kept, and these elements."""
 
-    @property
-    def rows(self) -> int:
-        return len(self.floats["min"])
 
-
-def batch_of(values: Values, place: RecordPlace, damage: Damage) -> ValueColumns:
+def batch_of(values: Values, place: RecordPlace, damage: Damage, spill: Spill) -> ValueColumns:
     """Return the columns of a record, impossible values counted. Raises BadPayload if they are inconsistent."""
     count = len(values.min)
     floats = {name: _floats(getattr(values, name), count, f"Values.{name}") for name in RECORDED_NUMBERS}
     if len(values.call) != len(values.layout) or any(len(column) != count for column in floats.values()):
         raise BadPayload("Values has columns of unequal length")
     counted = COUNTS if values.at_least is None else NONFINITE
-    ints = {
-        name: _dense(getattr(values, name) if name in counted else None, count, 0, f"Values.{name}") for name in COUNTS
+    sparse = {
+        name: _sparse(getattr(values, name) if name in counted else None, count, f"Values.{name}") for name in COUNTS
     }
-    ints["first_bad"] = _dense(values.first_bad, count, UNKNOWN, "Values.first_bad")
+    sparse[FIRST_BAD] = _sparse(values.first_bad, count, "Values.first_bad")
     if (floats["std"] < 0).any():
         damage.add("absurd_value", "Values.std is negative", place.line, place.byte)
         floats["std"] = np.where(floats["std"] < 0, np.nan, floats["std"])
@@ -59,11 +61,16 @@ def batch_of(values: Values, place: RecordPlace, damage: Damage) -> ValueColumns
     if not len(exact.row) == len(exact.min) == len(exact.max):
         raise BadPayload("Values.exact has columns of unequal length")
     at = _positions(exact.row, count, "Values.exact")
-    least = None if values.at_least is None else _positions(values.at_least, count, "Values.at_least")
+    least = _positions(values.at_least or [], count, "Values.at_least")
     kept = (
         (np.empty(0, dtype=np.int64), list[list[Any]]()) if values.elements is None else _kept(values.elements, count)
     )
-    return ValueColumns(place, call, layout, floats, ints, (at, _texts(exact.min), _texts(exact.max)), least, kept)
+    return ValueColumns(
+        place, count, call, layout,
+        {name: spill.keep(column) for name, column in floats.items()},
+        {name: column and (spill.keep(column[0]), spill.keep(column[1])) for name, column in sparse.items()},
+        (at, _texts(exact.min), _texts(exact.max)), least, kept,
+    )  # fmt: skip
 
 
 def _kept(elements: Elements, count: int) -> tuple[Ints, list[list[Any]]]:
@@ -82,15 +89,12 @@ def _floats(values: list[float | None] | None, count: int, path: str) -> Floats:
         raise BadPayload(f"{path} holds a number that is too large") from None
 
 
-def _dense(column: Sparse | None, count: int, otherwise: int, path: str) -> Ints:
-    """`column` with `otherwise` in the rows that it does not name; `UNCOUNTED` if there is no column."""
+def _sparse(column: Sparse | None, count: int, path: str) -> tuple[Ints, Ints] | None:
     if column is None:
-        return np.full(count, UNCOUNTED)
+        return None
     if len(column.row) != len(column.value):
         raise BadPayload(f"{path} has columns of unequal length")
-    dense = np.full(count, otherwise, dtype=np.int64)
-    dense[_positions(column.row, count, path)] = column.value
-    return dense
+    return _positions(column.row, count, path), np.array(column.value, dtype=np.int64)
 
 
 def _positions(rows: list[int], count: int, path: str) -> Ints:

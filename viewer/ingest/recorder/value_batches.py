@@ -17,6 +17,7 @@ from stepscope.viewer.ingest.decode import BadPayload
 
 if TYPE_CHECKING:
     from stepscope.viewer.ingest.recorder.value_batch import ValueColumns
+    from stepscope.viewer.ingest.spill import Spill
 
 _NUMBERS = "layout", "graph", "first"
 """Fields of a layout that are not columns."""
@@ -29,6 +30,7 @@ class ValueRecords:
         self.damage = damage
         self.layouts: dict[int, ValueLayout] = {}
         self.batches: list[ValueColumns] = []
+        self.spill: Spill | None = None
         self.device_times: list[DeviceTimes] = []
         self.saved: list[tuple[SavedTensor, RecordPlace]] = []
 
@@ -61,11 +63,13 @@ class ValueRecords:
     def add(self, values: Values, place: RecordPlace) -> None:
         """Add values. Raises BadPayload if their columns are inconsistent."""
         from stepscope.viewer.ingest.recorder.value_batch import batch_of
+        from stepscope.viewer.ingest.spill import Spill
 
         for layout in sorted(set(values.layout) - self.layouts.keys()):
             text = f"values of layout {layout}, which does not precede them"
             self.damage.add("unknown_layout", text, place.line, place.byte)
-        self.batches.append(batch_of(values, place, self.damage))
+        self.spill = self.spill or Spill()
+        self.batches.append(batch_of(values, place, self.damage, self.spill))
 
     def add_device_times(self, times: DeviceTimes) -> None:
         """Add device times. Raises BadPayload if the columns differ in length."""

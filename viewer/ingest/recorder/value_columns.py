@@ -1,74 +1,26 @@
-"""Converts batches of values to columns and finds the launch of each row."""
+"""Finds the launch of each row of values, and sorts the rows of a log by launch in parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from stepscope.tracer.schema.statistics import COUNTS, NONFINITE, NUMBERS
-from stepscope.tracer.schema.values import OF_THE_CALL, SavedTensor, ValueLayout
-from stepscope.viewer.ingest.columns import Column, Flags, Ints
+from stepscope.tracer.schema.values import OF_THE_CALL, SavedTensor
+from stepscope.viewer.ingest.columns import Flags, Ints
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.lenient_json import dumps
-from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
-from stepscope.viewer.ingest.recorder.value_batch import UNCOUNTED, UNKNOWN, ValueColumns
+from stepscope.viewer.ingest.recorder.launch_columns import NO_PLACES, LaunchPlaces
+from stepscope.viewer.ingest.recorder.value_batch import FIRST_BAD, UNKNOWN, ValueColumns
 from stepscope.viewer.ingest.recorder.value_batches import ValueRecords
-from stepscope.viewer.ingest.rows import IndexRows
+from stepscope.viewer.ingest.recorder.value_layouts import Layouts
+from stepscope.viewer.ingest.recorder.value_parts import ValuePart
+from stepscope.viewer.ingest.rows import AT_ONCE_ROWS, IndexRows
+from stepscope.viewer.ingest.spill import Spill
 
-_NO_NUMBERS = ["nan", "inf", "-inf"]
-_NONE = np.array([None], dtype=object)
-
-
-class _Layouts:
-    """All layouts of a log, concatenated, and which launch of its site within a call each row belongs to."""
-
-    def __init__(self, layouts: dict[int, ValueLayout], inputs: Mapping[int, list[str]]) -> None:
-        chosen = list(layouts.values())
-        self.number = {number: i for i, number in enumerate(layouts)}
-        self.graph = np.array([layout.graph for layout in chosen], dtype=np.int64)
-        self.length = np.array([len(layout.site) for layout in chosen], dtype=np.int64)
-        self.first = [layout.first for layout in chosen]
-        self.start = np.concatenate([[0], np.cumsum(self.length)])
-        self.ints = {
-            name: _joined(chosen, name, lambda column: np.array(column, dtype=np.int64))
-            for name in ("site", "argument", "numel", "looked_at")
-        }
-        self.ints["occurrence"] = np.concatenate([_occurrences(layout) for layout in chosen] or [np.empty(0, np.int64)])
-        self.item = _joined(chosen, "item", lambda column: np.array([UNKNOWN if i is None else i for i in column]))
-        self.texts = {name: _joined(chosen, name, _objects) for name in ("moment", "part", "dtype", "skipped")}
-        names = [_input_names(layout, inputs.get(layout.graph, [])) for layout in chosen if layout.site]
-        self.texts["input"] = np.concatenate([_objects(one) for one in names]) if names else np.empty(0, np.object_)
-
-
-def _joined(layouts: Sequence[ValueLayout], name: str, convert: Callable[[list[Any]], Column]) -> Column:
-    parts = [convert(getattr(layout, name)) for layout in layouts if layout.site]
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-
-
-def _objects(values: list[str | None]) -> Column:
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
-
-
-def _input_names(layout: ValueLayout, names: list[str]) -> list[str | None]:
-    """Return the name of the input of the call for each row about one, None for the others."""
-    return [
-        None if site != OF_THE_CALL else names[position] if 0 <= position < len(names) else f"input {position}"
-        for site, position in zip(layout.site, layout.argument, strict=True)
-    ]
-
-
-def _occurrences(layout: ValueLayout) -> Ints:
-    """Return the number of earlier rows about the same value: a launch in a loop runs several times."""
-    seen: dict[tuple[Any, ...], int] = {}
-    result = np.empty(len(layout.site), dtype=np.int64)
-    keys = zip(layout.site, layout.argument, layout.moment, layout.item, layout.part, strict=True)
-    for i, key in enumerate(keys):
-        result[i] = seen[key] = seen.get(key, -1) + 1
-    return result
+_KINDS = 4
+"""Rows of a launch are sorted by its inputs of the call, then before, then after."""
 
 
 def add_values(
@@ -78,29 +30,67 @@ def add_values(
 
     `inputs` has the names of the inputs of each graph that no launch site names.
     """
-    layouts = _Layouts(batches.layouts, inputs)
+    places = places or NO_PLACES
+    layouts, spill = Layouts(batches.layouts, inputs), batches.spill or Spill()
+    for found in _sorted_parts(batches, layouts, places):
+        count = len(found["at"])
+        value = rows.new_id("value_rows", count) + np.arange(count)
+        is_input = layouts.is_input[found["at"]]
+        for table, chosen in (("value_rows", ~is_input), ("input_rows", is_input)):
+            if chosen.any():
+                of_table = {name: column[chosen] for name, column in {**found, "value": value}.items()}
+                kept = {name: spill.keep(column) for name, column in of_table.items()}
+                part = ValuePart(log, batches.batches, layouts, places, kept, table == "input_rows")
+                rows.add_later(table, int(chosen.sum()), part.columns)
+
+
+def _sorted_parts(batches: ValueRecords, layouts: Layouts, places: LaunchPlaces) -> Iterator[dict[str, Ints]]:
+    """Yield the rows, sorted by launch, in parts of about `AT_ONCE_ROWS`. Logs are nearly sorted, so few rows wait for
+    earlier ones that are still to come."""
     seen: dict[int, int] = {}
-    parts = [part for batch in batches.batches if (part := _placed(batch, layouts, places, seen, batches.damage))]
-    if not parts:
-        return
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    names = columns.pop("input")
-    is_input = np.not_equal(names, _NONE).astype(bool)
-    order = np.lexsort((columns["moment"] == "after", ~is_input, columns["launch"]))
-    columns = {name: column[order] for name, column in columns.items()}
-    value = rows.new_id("value_rows", len(order)) + np.arange(len(order))
-    found = {"value": value, "log": np.full(len(order), log), **_finished(columns)}
-    is_input, names = is_input[order], names[order]
-    rows.add_columns("value_rows", {name: column[~is_input] for name, column in found.items()})
-    if is_input.any():
-        given = {name: column[is_input] for name, column in {**found, "name": names}.items()}
-        rows.add_columns("input_rows", given)
+    to_come = _least_to_come(batches.batches, places)
+    waiting, count, most = list[dict[str, Ints]](), 0, AT_ONCE_ROWS
+    for number, batch in enumerate(batches.batches):
+        placed = _placed(batch, layouts, places, seen, batches.damage)
+        if placed is not None:
+            placed["batch"] = np.full(len(placed["at"]), number, dtype=np.int32)
+            waiting.append(placed)
+            count += len(placed["at"])
+        is_last = number + 1 == len(batches.batches)
+        if not waiting or (count < most and not is_last):
+            continue
+        found = {name: np.concatenate([part[name] for part in waiting]) for name in waiting[0]}
+        order = np.argsort(found["key"], kind="stable")
+        ready = count
+        if not is_last:
+            ready = int(np.searchsorted(found["key"], to_come[number + 1] * _KINDS, sorter=order))
+            ready -= ready % AT_ONCE_ROWS
+        for first in range(0, ready, AT_ONCE_ROWS):
+            chosen = order[first : min(first + AT_ONCE_ROWS, ready)]
+            yield {name: column[chosen] for name, column in found.items() if name != "key"}
+        waiting, count = [{name: column[order[ready:]] for name, column in found.items()}], count - ready
+        most = max(AT_ONCE_ROWS, 2 * count)
+
+
+def _least_to_come(batches: Sequence[ValueColumns], places: LaunchPlaces) -> Ints:
+    """Return the least id of a launch in each batch or a later one."""
+    most = np.iinfo(np.int64).max // _KINDS
+    least = np.full(len(batches), most)
+    if len(places.launch_id):
+        of_calls = np.full(len(places.first), most)
+        has = places.count > 0
+        of_calls[has] = np.minimum.reduceat(places.launch_id, places.first[has])
+        for number, batch in enumerate(batches):
+            known = [places.position[call] for call in batch.call.tolist() if call in places.position]
+            least[number] = of_calls[known].min(initial=most)
+    return np.minimum.accumulate(least[::-1])[::-1]
 
 
 def _placed(
-    batch: ValueColumns, layouts: _Layouts, places: LaunchPlaces | None, seen: dict[int, int], damage: Damage
-) -> dict[str, Column] | None:
-    """Return the rows of a batch without those of unknown launches."""
+    batch: ValueColumns, layouts: Layouts, places: LaunchPlaces, seen: dict[int, int], damage: Damage
+) -> dict[str, Ints] | None:
+    """Return the rows of a batch that belong to known launches: the position of each in the batch, its row of the
+    layouts, its launch, the key by which rows are sorted, and whether its counts are impossible."""
 
     def problem(reason: str, text: str) -> None:
         damage.add(reason, text, batch.place.line, batch.place.byte)
@@ -118,21 +108,40 @@ def _placed(
     within = np.arange(batch.rows) - np.repeat(np.cumsum(length) - length, length)
     at = layouts.start[number][owner] + within
     call, use = _calls(batch, number, layouts, places, seen, problem)
-    launch = np.full(batch.rows, UNKNOWN, dtype=np.int64)
-    if places is not None:
-        launch = _launches(places, call[owner], layouts.ints["site"][at], layouts.ints["occurrence"][at])
+    position = call[owner]
+    launch = _launches(places, position, layouts.ints["site"][at], layouts.ints["occurrence"][at])
     keep = (launch >= 0) & use[owner]
-    may_be_missing = np.zeros(batch.rows, dtype=bool)
-    if places is not None:
-        position = call[owner]
-        before = layouts.texts["moment"][at] == "before"
-        may_be_missing = before & (position >= 0) & ~places.has_ended[position]
-    lost = int((use[owner] & ~keep & ~may_be_missing).sum())
-    if lost:
-        problem("unknown_launch", f"{lost:,} rows of values of launches that are not in the log")
-    if not keep.any() or places is None:
-        return None
-    return _columns(batch, layouts, places, at, launch, keep, problem)
+    if not keep.all():
+        may_be_missing = ~layouts.is_after[at] & (position >= 0)
+        may_be_missing[may_be_missing] = ~places.has_ended[position[may_be_missing]]
+        lost = int((use[owner] & ~keep & ~may_be_missing).sum())
+        if lost:
+            problem("unknown_launch", f"{lost:,} rows of values of launches that are not in the log")
+    absurd = _absurd(batch, layouts, at) & keep
+    if absurd.any():
+        problem("absurd_value", f"{int(absurd.sum()):,} rows of values have impossible counts")
+    row = np.flatnonzero(keep)
+    at, launch = at[row], launch[row]
+    kind = 2 * ~layouts.is_input[at] + layouts.is_after[at]
+    return {
+        "row": row.astype(np.int32), "at": at.astype(np.int32), "launch": launch.astype(np.int32),
+        "key": places.launch_id[launch] * _KINDS + kind, "absurd": absurd[row],
+    }  # fmt: skip
+
+
+def _absurd(batch: ValueColumns, layouts: Layouts, at: Ints) -> Flags:
+    """Return which rows count more elements than they have."""
+    absurd = layouts.is_absurd[at]
+    for name, column in batch.sparse.items():
+        if column is not None:
+            rows, values = (kept() for kept in column)
+            if len(rows):
+                most = layouts.ints["looked_at" if name != FIRST_BAD else "numel"][at[rows]]
+                if name == FIRST_BAD:
+                    absurd[rows] |= values >= np.maximum(most, 0)
+                else:
+                    absurd[rows] |= (values < 0) | (values > most)
+    return absurd
 
 
 def _launches(places: LaunchPlaces, call: Ints, site: Ints, occurrence: Ints) -> Ints:
@@ -148,8 +157,8 @@ def _launches(places: LaunchPlaces, call: Ints, site: Ints, occurrence: Ints) ->
 def _calls(
     batch: ValueColumns,
     number: Ints,
-    layouts: _Layouts,
-    places: LaunchPlaces | None,
+    layouts: Layouts,
+    places: LaunchPlaces,
     seen: dict[int, int],
     problem: Callable[[str, str], None],
 ) -> tuple[Ints, Flags]:
@@ -166,88 +175,13 @@ def _calls(
             use[i] = False
             continue
         seen[call] = first + int(layouts.length[number[i]])
-        known = None if places is None else places.position.get(call)
-        if known is not None and places is not None:
+        known = places.position.get(call)
+        if known is not None:
             if places.graph[known] != layouts.graph[number[i]]:
                 problem("broken_values", f"values of call {call} have the layout of another graph")
                 use[i] = False
             position[i] = known
     return position, use
-
-
-def _columns(
-    batch: ValueColumns,
-    layouts: _Layouts,
-    places: LaunchPlaces,
-    at: Ints,
-    launch: Ints,
-    keep: Flags,
-    problem: Callable[[str, str], None],
-) -> dict[str, Column]:
-    exact_min, exact_max = (np.full(batch.rows, None, dtype=object) for _ in range(2))
-    rows, lows, highs = batch.exact
-    exact_min[rows], exact_max[rows] = lows, highs
-    at_least = np.zeros(batch.rows, dtype=bool)
-    at_least[batch.at_least if batch.at_least is not None else []] = True
-    at_all, at, row = at, at[keep], launch[keep]
-    is_input = layouts.ints["site"][at] == OF_THE_CALL
-    columns: dict[str, Column] = {
-        "launch": places.launch_id[row], "call": places.launch_call[row], "step": places.launch_step[row],
-        "site": places.launch_site[row],
-        "argument": np.where(is_input, -1 - layouts.ints["argument"][at], layouts.ints["argument"][at]),
-        "item": layouts.item[at],
-        **{name: layouts.texts[name][at] for name in ("part", "moment", "dtype", "input")},
-        "numel": layouts.ints["numel"][at], "looked_at": layouts.ints["looked_at"][at],
-        "skipped": layouts.texts["skipped"][at],
-        **{name: column[keep] for name, column in (*batch.ints.items(), *batch.floats.items())},
-        "exact_min": exact_min[keep], "exact_max": exact_max[keep], "at_least": at_least[keep],
-        "elements": _elements(batch, layouts.ints["numel"][at_all])[keep],
-    }  # fmt: skip
-    looked, numel = columns["looked_at"], columns["numel"]
-    absurd = (looked < 0) | (looked > numel) | (columns["first_bad"] >= np.maximum(numel, 0))
-    for name in COUNTS:
-        absurd |= (columns[name] != UNCOUNTED) & ((columns[name] < 0) | (columns[name] > looked))
-    if absurd.any():
-        problem("absurd_value", f"{int(absurd.sum()):,} rows of values have impossible counts")
-        columns["skipped"] = np.where(absurd, "its counts are impossible", columns["skipped"])
-    return columns
-
-
-def _elements(batch: ValueColumns, numel: Ints) -> Column:
-    """Return the elements as JSON, or None if their number differs from that of the tensor or one is invalid."""
-    found = np.full(batch.rows, None, dtype=object)
-    for row, numbers in zip(*batch.elements, strict=True):
-        if len(numbers) == numel[row] and all(map(_is_element, numbers)):
-            found[row] = dumps(numbers)
-    return found
-
-
-def _is_element(value: Any) -> bool:
-    return type(value) in (int, float, bool) or value in _NO_NUMBERS
-
-
-def _finished(columns: dict[str, Column]) -> dict[str, Column]:
-    """Return the columns of the index: unknown values masked, norm and largest magnitude added."""
-    no_statistics = np.not_equal(columns["skipped"], _NONE).astype(bool)
-    finite = columns["looked_at"] - sum(columns[name] for name in NONFINITE)
-    found = dict(columns)
-    for name in ("min", "max"):
-        found[name] = values = columns[name].copy()
-        texts = columns[f"exact_{name}"]
-        has = np.not_equal(texts, _NONE).astype(bool)
-        values[has] = [float(text) for text in texts[has]]
-        texts[no_statistics] = None
-    std = np.where(finite == 1, 0.0, columns["std"])
-    with np.errstate(over="ignore", invalid="ignore"):
-        n = np.maximum(finite, 0).astype(np.float64)
-        found["l2"] = np.hypot(np.sqrt(n) * columns["mean"], np.sqrt(np.maximum(n - 1, 0)) * std)
-        found["largest"] = np.maximum(np.abs(found["min"]), np.abs(found["max"]))
-    unknown = {name: ~np.isfinite(found[name]) for name in NUMBERS}
-    unknown |= {name: found[name] == UNCOUNTED for name in COUNTS}
-    unknown["first_bad"] = found["first_bad"] == UNKNOWN
-    found |= {name: np.ma.array(found[name], mask=mask | no_statistics) for name, mask in unknown.items()}
-    found["item"] = np.ma.array(columns["item"], mask=columns["item"] == UNKNOWN)
-    return found
 
 
 def add_saved(

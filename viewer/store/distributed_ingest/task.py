@@ -16,6 +16,7 @@ from stepscope.viewer.ingest.logs import read_logs
 from stepscope.viewer.ingest.recorder.run_facts import NewerFormat
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.ingest.unpack import is_packed
+from stepscope.viewer.ingest.watch import unwatched
 from stepscope.viewer.store.distributed_ingest.parent_strings import StringsBeside
 from stepscope.viewer.store.index import build_index, index_key
 from stepscope.viewer.store.parquet.files import put_whole, write_tables
@@ -60,7 +61,7 @@ def ingest_log(task: Task) -> Done:
     root, folder = Root(task.store), secrets.token_hex(4)
     before, old = read_manifest(root, task.number), root.tries(task.number)
     root.begin(task.number, folder)
-    with plain_source(task.log.address) as source:
+    with unwatched(), plain_source(task.log.address) as source:
         left_out: list[NewerFormat] = []
         tables = _write_tables(root, task, folder, source, left_out)
         was_read = not left_out and not any(reason == "not_read" for reason, _ in source.problems)
