@@ -71,17 +71,22 @@ def render(
 
 def _verdict(facts: Overview) -> list[str]:
     if not facts.findings:
-        return [f"No findings in {_seen(facts)}."]
+        return [f"No findings in {_seen(facts)}.", *_notes(facts)]
     lines = []
     for finding in facts.findings[:_MOST_FINDINGS]:
         lines += _finding(facts, finding)
     if len(facts.findings) > _MOST_FINDINGS:
         lines.append(f"  … and {len(facts.findings) - _MOST_FINDINGS:,} more findings")
-    return lines
+    notes = _notes(facts)
+    return [*lines, "", *notes] if notes else lines
+
+
+def _notes(facts: Overview) -> list[str]:
+    return [line for note in facts.notes for line in _wrapped(note)]
 
 
 def render_findings(facts: Overview) -> str:
-    """Return the findings alone, as `render` shows them."""
+    """Return the findings, as `render` shows them, without the facts."""
     return "\n".join(_verdict(facts))
 
 
@@ -155,7 +160,7 @@ def _runs(facts: Overview) -> list[str]:
     ]
     if len(facts.runs) > _MOST_ROWS:
         lines.append(f"… and {len(facts.runs) - _MOST_ROWS:,} more logs")
-    return lines + [line for note in facts.notes for line in _wrapped(note)]
+    return lines
 
 
 def _of_crash_run(run: RunRow) -> str:

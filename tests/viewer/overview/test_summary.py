@@ -115,6 +115,16 @@ def test_text_of_a_healthy_run(opened: Open) -> None:
     assert max(map(len, lines)) <= 100
 
 
+def test_a_trace_without_values_names_the_option_that_records_them(opened: Open) -> None:
+    trace = opened(recorded())
+    lines = summary_text(trace).split("\n")
+    assert lines[1] == "Values were not recorded; record with --level values to look for NaN and wrong numbers."
+    assert findings_text(trace).split("\n")[1] == lines[1]
+    assert lines[1] in Client(trace).get("/").text
+    assert "--level" not in summary_text(opened(recorded(level="values")))
+    assert "--level" not in summary_text(opened(compile_records(LogBuilder())))
+
+
 @pytest.mark.parametrize("end", [True, False])
 def test_the_page_of_problems_knows_a_recorded_trace_without_an_end(opened: Open, end: bool) -> None:
     trace = opened(recorded(end=end))
