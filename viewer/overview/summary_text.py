@@ -154,10 +154,9 @@ def _launch(run: CrashRunRow) -> str:
 
 
 def _runs(facts: Overview) -> list[str]:
-    several = len(facts.runs) > 1
-    lines = [
-        _cut((f"Log {run.log}{_of_crash_run(run)}  " if several else "") + _run(run)) for run in facts.runs[:_MOST_ROWS]
-    ]
+    if len(facts.runs) == 1:
+        return _wrapped(_run(facts.runs[0]), following="     ")
+    lines = [_cut(f"Log {run.log}{_of_crash_run(run)}  {_run(run)}") for run in facts.runs[:_MOST_ROWS]]
     if len(facts.runs) > _MOST_ROWS:
         lines.append(f"… and {len(facts.runs) - _MOST_ROWS:,} more logs")
     return lines
@@ -171,7 +170,7 @@ def _run(run: RunRow) -> str:
     rank = f"rank {run.rank}" + (f" of {run.world_size}" if run.world_size else "") if run.rank is not None else None
     end = {True: None, False: "no end record", None: None}[run.complete]
     parts = [
-        "Run", " ".join(run.argv) or PurePath(run.path).name, rank, f"torch {run.torch}" if run.torch else None,
+        "Run", run.command or PurePath(run.path).name, rank, f"torch {run.torch}" if run.torch else None,
         ", ".join(run.devices) or None, run.remark or f"level {run.level}", end,
     ]  # fmt: skip
     return "  ".join(part for part in parts if part)
