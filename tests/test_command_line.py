@@ -112,6 +112,18 @@ def test_every_command_explains_itself(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("sumary", "x"), "stepscope: There is no command 'sumary'. Did you mean `stepscope summary`?"),
+        (("qqq",), "stepscope: There is no command 'qqq'. `stepscope --help` lists all commands."),
+        (("report",), "stepscope report: Missing argument 'TRACE...'. `stepscope report --help` explains it."),
+    ],
+)
+def test_a_slip_is_told_with_what_to_type(words: tuple[str, ...], says: str) -> None:
+    assert stepscope(*words).stderr == f"{says}\n"
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ("serve", "x", "--port", "99999"),
