@@ -19,7 +19,7 @@ else
 js-tests = @echo "make: no node: the tests in tests/js are left out" >&2
 endif
 
-demo: .venv/.installed compiler ## record a small training run that goes wrong, print the verdict, write demo/report.html
+demo: .venv/.installed compiler ## record a small training run that overflows in fp16, print the summary, write demo/report.html
 	$(BIN)/stepscope demo
 
 test: check browser compiler ## every check and every test

@@ -46,7 +46,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "healthy.py").write_text(HEALTHY)
     result = stepscope("run", "--fresh-cache", "-o", "trace", "--", "healthy.py", cwd=folder)
     assert result.returncode == 0, result.stderr
-    assert "stepscope summary trace/stepscope_trace_rank_0_" in result.stderr
+    assert "read it with `stepscope summary trace` or `stepscope serve trace`\n" in result.stderr
     return folder / "trace"
 
 
@@ -54,7 +54,10 @@ def test_the_demo_shows_its_run_and_says_how_to_go_on(demo: tuple[Path, str]) ->
     out, text = demo
     assert re.search(r"step 2: loss nan", text)
     assert "fp16 overflow in matmul (demo.py:35) becomes NaN in softmax (demo.py:36), step 2" in text
-    assert f"stepscope serve {out.name}/stepscope_trace_rank_0_" in text
+    assert text.endswith(
+        f"Open {out.name}/report.html in a browser, or read the trace with `stepscope summary {out.name}` or "
+        f"`stepscope serve {out.name}`.\n"
+    )
     assert out.joinpath("report.html").stat().st_size < 1_500_000
 
 

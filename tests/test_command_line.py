@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from stepscope.tracer._version import __version__
 from stepscope.viewer.cli import COMMANDS, GROUPS, WIDEST_HELP, app
-from stepscope.viewer.cli.commands import PACKAGES
+from stepscope.viewer.cli.commands import PACKAGES, how_to_read
 from tests.logs.synthetic import LogBuilder, compile_records
 from tests.waiting import PATIENCE_S
 
@@ -52,6 +52,30 @@ def test_versions_are_said_without_importing_torch() -> None:
     assert re.fullmatch(rf"stepscope {re.escape(__version__)} \(torch \S+, Python 3\.\S+\)\nFalse\n", said.stdout)
 
 
+def test_a_run_says_what_reads_it(tmp_path: Path) -> None:
+    """The folder is the trace of its only run; beside earlier logs the new log is."""
+    program = "import os; open(f't/stepscope_trace_rank_0_{os.getpid()}_0a.log', 'x').close()"
+    tmp_path.joinpath("t").mkdir()
+    first, second = (stepscope("run", "-o", "t", "--", "-c", program, cwd=tmp_path).stderr for _ in range(2))
+    assert first == "stepscope: 1 log in t\nstepscope: read it with `stepscope summary t` or `stepscope serve t`\n"
+    log = re.search(r"`stepscope serve (.*)`", second)
+    assert log is not None
+    assert tmp_path.joinpath(log[1]).is_file()
+
+
+@pytest.mark.parametrize(("searched", "name"), [("bin", "stepscope"), ("elsewhere", "bin/stepscope")])
+def test_what_reads_a_trace_can_be_typed_in_the_same_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, searched: str, name: str
+) -> None:
+    program = tmp_path / "bin" / "stepscope"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / searched))
+    monkeypatch.setattr(sys, "argv", ["bin/stepscope", "run"])
+    assert how_to_read(Path("a trace")) == f"`{name} summary 'a trace'` or `{name} serve 'a trace'`"
+
+
 def test_without_words_three_commands_are_shown() -> None:
     said = stepscope()
     assert (said.returncode, said.stdout) == (2, "")
@@ -85,6 +109,18 @@ def test_every_command_explains_itself(name: str) -> None:
     assert command is not None
     for parameter in command.params:
         assert getattr(parameter, "explanation", None) or getattr(parameter, "help", None), parameter.name
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("sumary", "x"), "stepscope: There is no command 'sumary'. Did you mean `stepscope summary`?"),
+        (("qqq",), "stepscope: There is no command 'qqq'. `stepscope --help` lists all commands."),
+        (("report",), "stepscope report: Missing argument 'TRACE...'. `stepscope report --help` explains it."),
+    ],
+)
+def test_a_slip_is_told_with_what_to_type(words: tuple[str, ...], says: str) -> None:
+    assert stepscope(*words).stderr == f"{says}\n"
 
 
 @pytest.mark.parametrize(

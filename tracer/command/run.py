@@ -33,6 +33,8 @@ class RunResult:
     """Use of the run's own cache; None if it had none."""
     has_waited: bool = False
     """Whether a process of the program imported torch and the recorder waited for a compile there."""
+    has_earlier_logs: bool = False
+    """Whether the folder held logs before the run."""
 
     @property
     def exit_code(self) -> int:
@@ -104,7 +106,7 @@ def recorded(
         printed.finish(ending.code, timed_out=ending.timed_out)
     logs = set(config.directory.glob("*.log")) - before
     in_order = sorted(logs, key=lambda path: path.stat().st_mtime)
-    return RunResult(ending, in_order, printed.launches if printed else None, cached, has_waited)
+    return RunResult(ending, in_order, printed.launches if printed else None, cached, has_waited, bool(before))
 
 
 def argv(command: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ import gc
 import io
 import signal
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -49,6 +50,16 @@ class Commands(click.Group):
         module = import_module(f"stepscope.viewer.cli.{COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            near = get_close_matches(name, COMMANDS, 1)
+            hint = f"Did you mean `stepscope {near[0]}`?" if near else "`stepscope --help` lists all commands."
+            raise click.UsageError(f"There is no command {name!r}. {hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, COMMANDS))
@@ -130,4 +141,5 @@ def _sentence(error: click.ClickException) -> str:
     """Return an error in the command line as one line that starts with the command."""
     context = getattr(error, "ctx", None)
     where = context.command_path if context else "stepscope"
-    return f"{where}: {' '.join(error.format_message().split())}"
+    hint = f" `{where} --help` explains it." if isinstance(error, click.MissingParameter) else ""
+    return f"{where}: {' '.join(error.format_message().split())}{hint}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Any, TypeVar
 
 import click
@@ -154,6 +156,16 @@ def one_of(*choices: str) -> Callable[[click.Context, click.Parameter, str], lis
 def note(text: str) -> None:
     """Print a remark to standard error."""
     click.echo(text, err=True)
+
+
+def how_to_read(trace: Path) -> str:
+    """Return the commands that read a trace, so that the shell that started this command finds them."""
+    typed, name = sys.argv[0], "stepscope"
+    found = which(name)
+    if Path(typed).name == name and (found is None or not Path(found).samefile(typed)):
+        name = typed
+    quoted = shlex.quote(str(trace))
+    return f"`{name} summary {quoted}` or `{name} serve {quoted}`"
 
 
 def chosen(trace: Sequence[str], latest: bool) -> list[str]:

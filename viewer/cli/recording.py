@@ -18,6 +18,7 @@ from stepscope.viewer.cli.commands import (
     ReadingCommand,
     file_option,
     finite,
+    how_to_read,
     need_viewer,
     note,
     one_of,
@@ -189,9 +190,8 @@ def run(
     if result.cache is not None:
         note(f"stepscope: {result.cache.text}")
     if result.logs:
-        trace = result.logs[0] if len(result.logs) == 1 else out
         note(f"stepscope: {len(result.logs)} log{'s' if len(result.logs) > 1 else ''} in {out}")
-        note(f"stepscope: read it with: stepscope summary {trace}   or: stepscope serve {trace}")
+        note(f"stepscope: read it with {how_to_read(_trace(result, out))}")
     elif level != "off":
         note(f"stepscope: no log was written: {result.why_no_log}")
     sys.exit(result.exit_code)
@@ -218,7 +218,7 @@ def import_aoti(text: str, out: Path, profile: Path | None) -> None:
     except (OSError, ValueError) as error:
         raise StepscopeError(str(error)) from None
     click.echo(f"{log} ({runs:,} run{'s' if runs != 1 else ''} of a model, {launches:,} launches)")
-    click.echo(f"Read it with `stepscope summary {log}` or `stepscope serve {log}`.")
+    click.echo(f"Read it with {how_to_read(log)}.")
 
 
 @click.command(cls=ReadingCommand)
@@ -236,11 +236,16 @@ def demo(out: Path) -> None:
     result = _record(["-m", "stepscope.tracer.demo"], out, fresh_cache=False, settings={"level": "values"})
     if result.exit_code or not result.logs:
         raise StepscopeError(f"the demo's training run ended with exit code {result.exit_code}; its output is above")
-    log = result.logs[-1]
-    with open_trace(log) as opened:
+    with open_trace(result.logs[-1]) as opened:
         click.echo("\n" + summary_text(opened))
         write_report(opened, out / "report.html")
-    click.echo(f"Open it in a browser with `stepscope serve {log}`.")
+    how = how_to_read(_trace(result, out))
+    click.echo(f"Open {out / 'report.html'} in a browser, or read the trace with {how}.")
+
+
+def _trace(result: RunResult, out: Path) -> Path:
+    """Return the folder of a run, or its log if the folder holds logs of earlier runs too."""
+    return result.logs[0] if result.has_earlier_logs and len(result.logs) == 1 else out
 
 
 def _refuse_option(name: str) -> None:
@@ -290,7 +295,7 @@ def _run_crash(
         raise StepscopeError(f"{error.filename} holds an earlier run: give another folder with --out.") from None
     except OSError as error:
         raise StepscopeError(f"The command {command[0]} cannot be run: {error.strerror}") from None
-    say(f"read it with `stepscope summary {out}` or `stepscope serve {out}`")
+    say(f"read it with {how_to_read(out)}")
     return exit_code
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from stepscope.tracer.schema.machine import Machine
 from stepscope.viewer.graphs.rows import GraphRow, SourceLine
+from stepscope.viewer.text.formats import basename
 
 Severity = Literal["critical", "warning", "info"]
 
@@ -41,6 +42,12 @@ class RunRow:
     cuda: str | None = None
     machine: Machine | None = None
     """The machine and the installed software; None if the log does not say it."""
+
+    @property
+    def command(self) -> str:
+        """Return the command line, with the interpreter as ``python`` or ``python3.11`` instead of its path."""
+        first = basename(self.argv[0]) if self.argv else ""
+        return " ".join([first, *self.argv[1:]] if first.startswith("python") else self.argv)
 
     @property
     def is_left_out(self) -> bool:

@@ -71,17 +71,22 @@ def render(
 
 def _verdict(facts: Overview) -> list[str]:
     if not facts.findings:
-        return [f"No findings in {_seen(facts)}."]
+        return [f"No findings in {_seen(facts)}.", *_notes(facts)]
     lines = []
     for finding in facts.findings[:_MOST_FINDINGS]:
         lines += _finding(facts, finding)
     if len(facts.findings) > _MOST_FINDINGS:
         lines.append(f"  … and {len(facts.findings) - _MOST_FINDINGS:,} more findings")
-    return lines
+    notes = _notes(facts)
+    return [*lines, "", *notes] if notes else lines
+
+
+def _notes(facts: Overview) -> list[str]:
+    return [line for note in facts.notes for line in _wrapped(note)]
 
 
 def render_findings(facts: Overview) -> str:
-    """Return the findings alone, as `render` shows them."""
+    """Return the findings, as `render` shows them, without the facts."""
     return "\n".join(_verdict(facts))
 
 
@@ -149,13 +154,12 @@ def _launch(run: CrashRunRow) -> str:
 
 
 def _runs(facts: Overview) -> list[str]:
-    several = len(facts.runs) > 1
-    lines = [
-        _cut((f"Log {run.log}{_of_crash_run(run)}  " if several else "") + _run(run)) for run in facts.runs[:_MOST_ROWS]
-    ]
+    if len(facts.runs) == 1:
+        return _wrapped(_run(facts.runs[0]), following="     ")
+    lines = [_cut(f"Log {run.log}{_of_crash_run(run)}  {_run(run)}") for run in facts.runs[:_MOST_ROWS]]
     if len(facts.runs) > _MOST_ROWS:
         lines.append(f"… and {len(facts.runs) - _MOST_ROWS:,} more logs")
-    return lines + [line for note in facts.notes for line in _wrapped(note)]
+    return lines
 
 
 def _of_crash_run(run: RunRow) -> str:
@@ -166,7 +170,7 @@ def _run(run: RunRow) -> str:
     rank = f"rank {run.rank}" + (f" of {run.world_size}" if run.world_size else "") if run.rank is not None else None
     end = {True: None, False: "no end record", None: None}[run.complete]
     parts = [
-        "Run", " ".join(run.argv) or PurePath(run.path).name, rank, f"torch {run.torch}" if run.torch else None,
+        "Run", run.command or PurePath(run.path).name, rank, f"torch {run.torch}" if run.torch else None,
         ", ".join(run.devices) or None, run.remark or f"level {run.level}", end,
     ]  # fmt: skip
     return "  ".join(part for part in parts if part)

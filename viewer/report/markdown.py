@@ -71,6 +71,8 @@ def _sections(ticket: Ticket) -> Iterator[Section]:
     if len(overview.findings) > MOST_FINDINGS:
         rest = len(overview.findings) - MOST_FINDINGS
         yield Section("the number of findings", f"… and {rest:,} more findings.", 0)
+    if overview.notes:
+        yield Section("what the findings rest on", "\n".join(prose(note) for note in overview.notes), 1)
     yield Section("the heading", "### Measured", 0)
     yield from _facts(ticket)
     yield Section("the tables of steps, graphs and compiles", _measured(ticket), 10)

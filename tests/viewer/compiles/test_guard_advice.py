@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepscope.viewer.compiles.queries.guard_advice import advice
+from stepscope.viewer.compiles.queries.guard_text import failed_guards
 
 
 @pytest.mark.parametrize(
@@ -16,7 +17,7 @@ from stepscope.viewer.compiles.queries.guard_advice import advice
         ("n", ["0", "7"], "n == 0", "dynamic=True"),
         ("scale", ["0.5", "1.5"], "scale == 0.5", "a tensor needs no guard"),
         ("mode", ["'a'", "'b'"], "mode == 'b'", "string"),
-        ("len(G['keep'])", ["1", "2"], "len(G['keep']) == 2", "G['keep'] must keep its length"),
+        ("len(keep)", ["1", "2"], "len(G['keep']) == 2", "keep must keep its length"),
         ("GLOBAL_STATE changed: grad_mode", [], "GLOBAL_STATE changed: grad_mode", "grad mode"),
         ("___check_type_id(x, 1)", [], "___check_type_id(x, 1)", "type of this object"),
     ],
@@ -28,3 +29,17 @@ def test_advice(source: str, values: list[str], guard: str, said: str) -> None:
 def test_what_is_not_known_has_no_advice() -> None:
     assert advice("x is None", [], "x is None") is None
     assert advice("f", ["<function g>", "<function h>"], "f == <function g>") is None
+
+
+@pytest.mark.parametrize(
+    ("guard", "source", "expected"),
+    [
+        ("len(G['keep']) == 2", "len(keep)", "2"),
+        ("L['self'].step == 0", "self.step", "0"),
+        ("L['xs'][0] == L['n']", "xs[0]", "L['n']"),
+        ("options.L['a'] == 1", "options.L['a']", "1"),
+    ],
+)
+def test_variables_of_guards_have_their_names_in_the_program(guard: str, source: str, expected: str) -> None:
+    (found,) = failed_guards(f"0/0: {guard}")
+    assert (found.source, found.expected, found.guard) == (source, expected, guard)

@@ -115,6 +115,28 @@ def test_text_of_a_healthy_run(opened: Open) -> None:
     assert max(map(len, lines)) <= 100
 
 
+def test_the_line_of_a_run_is_whole_and_names_the_interpreter_without_its_folders(opened: Open) -> None:
+    argv = ["/home/user/.venv/bin/python3.11", "a_program_with_a_long_name.py", "--rate", "0.001", "--steps", "9"]
+    trace = opened(recorded(argv=argv, end=False))
+    text = summary_text(trace)
+    run = text[text.index("\nRun  ") :].split("\n\n")[0]
+    assert " ".join(run.split()) == (
+        "Run python3.11 a_program_with_a_long_name.py --rate 0.001 --steps 9 torch 2.13.0 cpu"
+        " level launches no end record"
+    )
+    assert ">python3.11 a_program_with_a_long_name.py --rate" in Client(trace).get("/").text
+
+
+def test_a_trace_without_values_names_the_option_that_records_them(opened: Open) -> None:
+    trace = opened(recorded())
+    lines = summary_text(trace).split("\n")
+    assert lines[1] == "Values were not recorded; record with --level values to look for NaN and wrong numbers."
+    assert findings_text(trace).split("\n")[1] == lines[1]
+    assert lines[1] in Client(trace).get("/").text
+    assert "--level" not in summary_text(opened(recorded(level="values")))
+    assert "--level" not in summary_text(opened(compile_records(LogBuilder())))
+
+
 @pytest.mark.parametrize("end", [True, False])
 def test_the_page_of_problems_knows_a_recorded_trace_without_an_end(opened: Open, end: bool) -> None:
     trace = opened(recorded(end=end))

@@ -81,6 +81,12 @@ def test_markdown_of_a_hostile_log_breaks_out_of_nothing(opened: Opened) -> None
     assert "\x1b" not in text
 
 
+def test_every_form_says_what_the_findings_do_not_see(opened: Opened) -> None:
+    ticket = gather(opened(synthetic.recorded()))
+    for text in (render_ticket(ticket), render_markdown(ticket)):
+        assert "Values were not recorded; record with --level values to look for NaN and wrong numbers." in text
+
+
 def test_text_in_markdown() -> None:
     assert markdown.prose("a_b @me #1") == "a\\_b @\u200bme #\u200b1"
     assert markdown.code("a`b|c") == "``a`b\\|c``"

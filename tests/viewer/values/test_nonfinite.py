@@ -47,6 +47,20 @@ def test_healthy_values_are_no_finding(opened: Open) -> None:
     assert found(opened, log) == []
 
 
+@pytest.mark.parametrize(
+    ("rows", "told"), [(1, ": masked_fill (model.py:10) leaves only -inf in 1 of 4 rows"), (2, "")]
+)
+def test_a_mask_that_leaves_nothing_of_a_row(opened: Open, rows: int, told: str) -> None:
+    """The rows whose maximum is -inf are told where they are the rows of the NaN, and not if there are more of them."""
+    operators = ["aten.masked_fill", "aten._softmax"]
+    program = Program().allocate("buf0", "buf1")
+    program.launch("cpp_fused__softmax_masked_fill_0", ["primals_1"], ["buf0", "buf1"], "cpp", operators)
+    log = ValueLog(program)
+    log.call(program, buf0=Stat(numel=4, ninf=rows, first_bad=2), buf1=Stat(nan=16, first_bad=32))
+    (finding,) = (one for one in found(opened, log) if one.title.startswith("NaN"))
+    assert finding.title == f"NaN is made in softmax (model.py:10), step 0{told}"
+
+
 def test_an_overflow_that_becomes_nan(opened: Open) -> None:
     program = attention()
     log = ValueLog(program)

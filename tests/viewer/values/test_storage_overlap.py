@@ -13,8 +13,10 @@ from stepscope.tracer.schema.graphs import Argument, Graph, LaunchKind, LaunchSi
 from stepscope.tracer.schema.launches import Calls, Launches, TensorMeta, Tensors
 from stepscope.tracer.schema.process_ends import End
 from stepscope.viewer.findings import all_findings
+from stepscope.viewer.findings.values.operations import places
 from stepscope.viewer.findings.values.overlap import do_overlap
 from stepscope.viewer.graphs.queries.argument_facts import View
+from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.kernel_source.access_bounds import item_bytes
 from stepscope.viewer.kernel_source.element_access import Axis, ElementAccess, normal
 from stepscope.viewer.kernel_source.index_overlaps import Meeting, meeting
@@ -406,3 +408,10 @@ def test_bounds_of_a_triton_kernel(name: str, last: int) -> None:
     ((access,),) = accesses(code).nests
     is_exact = name != "x0 + 8*x3"  # not all pairs of the two come up
     assert access.ends == ((0, last), is_exact, frozenset())
+
+
+def test_a_title_names_a_file_once_for_all_of_its_lines() -> None:
+    lines = [("/a/model.py", 3), ("/a/model.py", 4), ("/b/loss.py", 7), ("/a/model.py", 3)]
+    stacks = [[SourceLine("/a/train.py", 1, "main", ""), SourceLine(*line, "forward", "")] for line in lines]
+    site = SiteRow(0, 0, 0, "call", 3, "k", "cpp", None, None, None, [], [], [], [], stacks, [], None, None)
+    assert places(site) == " (model.py:3, 4 and loss.py:7)"

@@ -27,7 +27,7 @@ def advice(source: str, values: Sequence[str], guard: str) -> str | None:
     if _STRIDE.search(source):
         return "Inputs with the same strides, for instance after .contiguous(), need one graph only."
     if length := _LENGTH.match(source):
-        return f"{length['list']} must keep its length, or stay outside of the compiled function."
+        return f"{length['list']} must keep its length, or be changed outside of the compiled function."
     if "grad_mode" in guard or "GLOBAL_STATE" in guard:
         return "Each state of grad mode, autocast and deterministic algorithms needs a graph of its own."
     if "___check_type_id" in guard or guard.startswith("type("):

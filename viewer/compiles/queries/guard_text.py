@@ -11,7 +11,8 @@ _OTHER_MISMATCH = re.compile(r"^tensor '(.+?)' (.+?) mismatch\. expected (.+), a
 _EQUALS = re.compile(r"^([^=!<>]+?) == (.+)$")
 _COMMENT = re.compile(r"\s{2,}# (.*)$")
 _HINT = re.compile(r"\(HINT: (.*)\)\s*$", re.S)
-_LOCAL = re.compile(r"^[LG]\['([^']+)'\]")
+_VARIABLE = re.compile(r"(?<![\w.\])])[LG]\['([^']+)'\]")
+"""A local or global variable as guards name it."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def failed_guards(text: str) -> list[FailedGuard]:
 
 def same_source(symbol_source: str) -> str:
     """Return a symbol's source as guards name it: ``x.size()[0]`` for ``L['x'].size()[0]``."""
-    return _LOCAL.sub(r"\1", symbol_source)
+    return _VARIABLE.sub(r"\1", symbol_source)
 
 
 def _guard(against: str | None, text: str) -> FailedGuard:

@@ -19,6 +19,8 @@ from stepscope.viewer.values.queries.values import LIMITS
 from stepscope.viewer.web.addresses import slug
 
 _MOST_READ = 2
+_MASKS = ("masked_fill", "where")
+"""Operators that programs mask with."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ class Told:
             return self._grown(case.grown_from, f"{op}{at}", steps)
         if self._is_overflow(hop):
             return f"{short_dtype(hop.row.dtype)} overflow in {op}{at}, {steps}"
+        if (masked := self._masked(hop)) is not None:
+            mask, rows, count = masked
+            return f"{words} is made in {op}{at}, {steps}: {mask} leaves only -inf in {rows:,} of {count:,} rows"
         return f"{words} is made in {op}{at}, {steps}"
 
     def proof(self) -> list[str]:
@@ -83,6 +88,21 @@ class Told:
         if self._is_overflow(first):
             return f"{short_dtype(first.row.dtype)} overflow in {op}{at} becomes NaN in {where}, {steps}"
         return f"{words} from {op}{at} {becomes} NaN in {where}, {steps}"
+
+    def _masked(self, hop: Hop) -> tuple[str, int, int] | None:
+        """Return the mask that leaves no finite element in rows of a softmax, the number of these rows, and of all.
+
+        The launch wrote the maximum of each row: as many of these are -inf as the NaN fill rows. Otherwise None."""
+        site, made = self.tracer.site(hop.flow.site), hop.row
+        mask = next((name for name in _MASKS if any(name in one for one in operators(site))), None)
+        if mask is None or not made.nan or made.looked_at < made.numel or self._name(hop) != "softmax":
+            return None
+        at = place(next((stack[-1] for stack in site.stacks if stack and mask in stack[-1].code), None))
+        for maxima in (row for argument in hop.flow.outputs for row in argument.after):
+            rows = maxima.negative_infinity or 0
+            if rows and maxima.looked_at == maxima.numel and rows * made.numel == made.nan * maxima.numel:
+                return f"{mask}{at}", rows, maxima.numel
+        return None
 
     def _before(self) -> str:
         """Return the infinity that a launch whose inputs were not all read had among them."""

@@ -95,10 +95,14 @@ def fused(site: SiteRow) -> str:
 
 
 def places(site: SiteRow) -> str:
-    """Return the lines of the model that a launch computes, as in `` (a.py:3, a.py:4)``, or ""."""
-    found = list(dict.fromkeys(f"{basename(stack[-1].file)}:{stack[-1].line}" for stack in site.stacks if stack))
-    rest = [f"{len(found) - _MOST_NAMED} more"] if len(found) > _MOST_NAMED else []
-    return f" ({', '.join([*found[:_MOST_NAMED], *rest])})" if found else ""
+    """Return the lines of the model that a launch computes, as in `` (a.py:3, 4 and b.py:7)``, or ""."""
+    lines = list(dict.fromkeys((basename(stack[-1].file), stack[-1].line) for stack in site.stacks if stack))
+    rest = [f"{len(lines) - _MOST_NAMED} more"] if len(lines) > _MOST_NAMED else []
+    files: dict[str, list[int]] = {}
+    for file, line in lines[:_MOST_NAMED]:
+        files.setdefault(file, []).append(line)
+    found = [f"{file}:{', '.join(map(str, of_file))}" for file, of_file in files.items()]
+    return f" ({' and '.join([*found, *rest])})" if found else ""
 
 
 def source_line(site: SiteRow, *, infinite: bool = False) -> SourceLine | None:

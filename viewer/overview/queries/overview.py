@@ -19,6 +19,7 @@ from stepscope.viewer.web.parts import failures, part
 MOST_GRAPHS = 20
 """Maximum number of graphs on the first page."""
 _LEVELS_WITH_VALUES = ("values", "save")
+_NO_VALUES = "Values were not recorded; record with --level values to look for NaN and wrong numbers."
 
 
 def overview(trace: Trace) -> Overview:
@@ -43,15 +44,16 @@ def _parts(trace: Trace) -> Overview:
     caches = part("Compiles", [], _caches, trace)
     durations = [duration_ns for _, _, duration_ns in caches if duration_ns is not None]
     findings, steps = all_findings(trace), part("Steps", [], list_steps, trace)
+    counts = _counts(
+        meta,
+        runs,
+        part("Lifetimes", None, lifetime_events, trace),
+        sum(step.kind == "data" for step in steps),
+        part("Calls of subgraphs", SubgraphCalls(), subgraph_calls, trace).total,
+    )
     return Overview(
         runs=runs,
-        counts=_counts(
-            meta,
-            runs,
-            part("Lifetimes", None, lifetime_events, trace),
-            sum(step.kind == "data" for step in steps),
-            part("Calls of subgraphs", SubgraphCalls(), subgraph_calls, trace).total,
-        ),
+        counts=counts,
         findings=findings,
         steps=steps,
         graphs=part("Graphs", [], list_graphs, trace, MOST_GRAPHS),
@@ -64,7 +66,7 @@ def _parts(trace: Trace) -> Overview:
         not_recorded=part("What was not recorded", [], not_recorded_lines, trace),
         overhead=part("The cost of the recorder", OverheadRow(*(None,) * 6), overhead, trace),
         index_bytes=trace.index_bytes,
-        notes=_notes(meta, runs),
+        notes=_notes(meta, runs, counts),
         crash_runs=part("Runs after the crash", [], _crash_runs, trace, runs),
     )
 
@@ -130,8 +132,10 @@ def overhead(trace: Trace) -> OverheadRow:
     return OverheadRow(hook_ns, stats_ns, wall_ns, log_bytes, per_launch, failures)
 
 
-def _notes(meta: dict[str, str], runs: list[RunRow]) -> list[str]:
-    notes = [SEEN_AT_BUFFERS] if int(meta.get("count:value_rows", 0)) else []
+def _notes(meta: dict[str, str], runs: list[RunRow], counts: Counts) -> list[str]:
+    notes = [SEEN_AT_BUFFERS] if counts.value_rows else []
+    if counts.launches and counts.value_rows is None:
+        notes.append(_NO_VALUES)
     plain = [run for run in runs if run.writer == "torch"]
     if plain and len(plain) == len(runs):
         notes.append("PyTorch wrote this trace without stepscope, so it contains compiles but no steps or launches.")
