@@ -166,8 +166,12 @@ def test_a_stacked_table_names_each_cell_and_sorts(visit: Visit, address: str) -
     page.goto(f"{address}/kernels")
     cell = page.locator("main table.stacked tbody tr").first.locator("td").nth(4)
     assert cell.evaluate("(cell) => getComputedStyle(cell, '::before').content") == '"launches "'
-    totals = page.locator("main table.stacked tfoot tr").first.locator("th, td").evaluate_all(
-        "(cells) => cells.filter((one) => one.checkVisibility()).map((one) => [one.dataset.label ?? '', one.textContent])"
+    totals = (
+        page.locator("main table.stacked tfoot tr")
+        .first.locator("th, td")
+        .evaluate_all(
+            "(all) => all.filter((c) => c.checkVisibility()).map((c) => [c.dataset.label ?? '', c.textContent])"
+        )
     )
     assert [name for name, _ in totals][:2] == ["", "launches"]
     assert all(text for _, text in totals)
