@@ -56,6 +56,18 @@ def test_findings_are_written_and_the_job_fails(tmp_path: Path, redact: str) -> 
     assert step(check, tmp_path, TRACE="t r", FAIL_ON="graph_break").returncode == 0
 
 
+def test_a_folder_without_logs_passes(tmp_path: Path) -> None:
+    _, read, check = blocks()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "notes.md").write_text("no log")
+    done = step(read, tmp_path, TRACE="empty", REDACT="false")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0, "stepscope: empty contains no log, because nothing was recorded\n", ""
+    )  # fmt: skip
+    assert not (tmp_path / "outputs").exists()
+    assert step(check, tmp_path, TRACE="empty", FAIL_ON="").returncode == 0
+
+
 def test_a_healthy_trace_and_no_trace_pass(tmp_path: Path) -> None:
     record, read, check = blocks()
     (tmp_path / "healthy").mkdir()

@@ -150,7 +150,7 @@ def test_wide_tables_scroll_within_their_box(visit: Visit, address: str, width: 
 @pytest.mark.parametrize("path", ["/", "/kernels", "/graphs", "/graphs/0", "/graphs/0/buffers", "/records", "/ranks"])
 def test_no_column_is_out_of_sight(visit: Visit, address: str, path: str) -> None:
     page = visit.page
-    for width in (1400, 700):
+    for width in (1400, 900, 700):
         page.set_viewport_size({"width": width, "height": 900})
         page.goto(f"{address}{path}")
         visit.settle()
@@ -166,6 +166,15 @@ def test_a_stacked_table_names_each_cell_and_sorts(visit: Visit, address: str) -
     page.goto(f"{address}/kernels")
     cell = page.locator("main table.stacked tbody tr").first.locator("td").nth(4)
     assert cell.evaluate("(cell) => getComputedStyle(cell, '::before').content") == '"launches "'
+    totals = (
+        page.locator("main table.stacked tfoot tr")
+        .first.locator("th, td")
+        .evaluate_all(
+            "(all) => all.filter((c) => c.checkVisibility()).map((c) => [c.dataset.label ?? '', c.textContent])"
+        )
+    )
+    assert [name for name, _ in totals][:2] == ["", "launches"]
+    assert all(text for _, text in totals)
     sort(page, "launches")
     expect(page.locator("main th", has_text="launches").first).to_have_attribute("aria-sort", "descending")
     page.set_viewport_size({"width": 1400, "height": 900})

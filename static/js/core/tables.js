@@ -10,7 +10,7 @@ const FILTERED_FROM = 9;
 /** Maximum height of a heading of one line. */
 const LINE_PX = 34;
 /** Width of a window from which on a table that is too wide scrolls, and does not stack its cells. */
-const NARROW_PX = 820;
+const NARROW_PX = 1000;
 const FORMATS = { ns: formatNs, bytes: formatBytes, "%": (value) => `${formatValue(value)} %` };
 const EXACT = { ns: " ns", bytes: " bytes" };
 const isReport = document.body.classList.contains("report");
@@ -57,8 +57,15 @@ class Table {
     table.classList.remove("stacked");
     if (innerWidth > NARROW_PX || box === table || box.scrollWidth <= box.clientWidth + 1) return;
     const names = this.heads.map((head) => textOf(head).replace(/ [▲▼]$/, ""));
-    for (const row of [...this.rows, ...(this.foot?.rows ?? [])]) {
-      for (const [index, cell] of [...row.cells].entries()) if (row.cells.length === names.length && names[index]) cell.dataset.label = names[index];
+    for (const row of [...this.rows, ...(table.tFoot?.rows ?? [])]) {
+      let column = 0;
+      for (const cell of row.cells) {
+        const isBlank = !cell.textContent.trim() && !cell.childElementCount;
+        const isTitle = row.parentNode === table.tFoot && column === 0;
+        cell.classList.toggle("blank", isBlank);
+        if (names[column] && cell.colSpan === 1 && !isTitle && !isBlank) cell.dataset.label = names[column];
+        column += cell.colSpan;
+      }
     }
     table.classList.add("stacked");
   }
@@ -76,6 +83,7 @@ class Table {
     const label = [...head.childNodes].filter((node) => !term.includes(node));
     if (!textOf(head) || head.querySelector("button:not(.term), input, .visually-hidden") || head.colSpan > 1) return;
     head.setAttribute("aria-sort", "none");
+    head.classList.toggle("one-word", !textOf(head).includes(" ")); // its "?" stays beside it
     head.replaceChildren(h("button", { type: "button", class: "sort", onclick: () => this.turn(column) }, ...label), ...term);
   }
 

@@ -48,7 +48,8 @@ def test_a_log_of_the_level_launches(opened: Open) -> None:
     assert found["/graphs/0/memory"] == {
         "The memory of this graph was not recorded": "stepscope run -- python train.py"
     }
-    values = "Values were not recorded. This records them: <code>stepscope run --level values -- python train.py</code>"
+    command = "<code>stepscope run --level values -- python train.py</code>"
+    values = f"Values were not recorded. To record them, run {command}"
     for path in ("/kernels", "/graphs/0/buffers", "/graphs/0/buffers/buf0"):
         assert values in client.get(path).text, path
     assert "stepscope run --lifetimes log" in client.get("/memory").text

@@ -110,6 +110,15 @@ def test_recompiled_frames_are_sorted_and_filtered(opened: Open) -> None:
     assert "No matching recompiles" in client.get("/recompiles?text=nothing+of+it").text
 
 
+def test_the_heading_of_one_recompiled_frame_counts_its_recompiles(opened: Open) -> None:
+    client = Client(opened(logs.with_recompiles()))
+    step, size = twin(client, "/recompiles")["recompiles"]["frames"]
+    for frame in (step, size):
+        only = twin(client, f"/recompiles?frame={frame['frame_id']}")["recompiles"]
+        totals = (only["total_frames"], only["total_recompiles"], only["total_ns"])
+        assert totals == (1, frame["recompiles"], frame["recompile_ns"])
+
+
 @pytest.mark.parametrize("path", ["/caches", "/graphs", "/graph-breaks", "/recompiles", "/records"])
 def test_an_unknown_column_is_said(opened: Open, path: str) -> None:
     answer = Client(opened(training(1))).get(f"{path}?sort=price")

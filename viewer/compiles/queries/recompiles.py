@@ -46,7 +46,7 @@ _TOTALS = f"""
            count(*) FILTER (kind = 'recompile' AND NOT refused) AS total_recompiles,
            (sum(duration_ns) FILTER (kind = 'recompile' AND NOT refused))::BIGINT AS total_ns,
            count(DISTINCT (log, frame_id)) FILTER (kind = 'recompile_limit') AS fell_back
-    FROM events
+    FROM events WHERE $frame IS NULL OR frame_id = $frame
 """
 _OF_FRAMES = f"""
     SELECT f.log, f.frame_id, {{columns}} FROM {{table}} t
@@ -176,13 +176,13 @@ def recompiles(
     sort: str = "recompiles",
 ) -> Recompiles:
     """Return a page of the frames with this text, by default the one with the most recompiles first; with `frame`, only
-    that one. The other totals are those of all frames."""
+    that one. The totals are those of all frames with any text."""
     match = {"log": log, "frame": frame, "text": text}
     order = sql.order_by(ORDERS, sort, sort in ("recompiles", "time"), ORDERS["first"])
     page = f"{_FRAMES} ORDER BY {order} LIMIT $limit OFFSET $offset"
     found = sql.rows(trace, page, {**match, "limit": limit, "offset": offset})
     matching = sql.rows(trace, f"SELECT count(*) FROM ({_FRAMES})", match)[0][0]
-    (totals,) = sql.named(trace, _TOTALS, {"log": log})
+    (totals,) = sql.named(trace, _TOTALS, {"log": log, "frame": frame})
     has_symbols = bool(sql.number(trace, "SELECT EXISTS (SELECT 1 FROM symbols)"))
     frames = _read(trace, found) if found else {}
     known = [(row.log, row.compile_id) for one in frames.values() for row in one.compiles]

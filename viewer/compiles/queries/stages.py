@@ -65,11 +65,18 @@ class StageGraph:
 
 
 @dataclass(frozen=True)
+class Missing:
+    why: str
+    is_cached: bool = False
+    """Whether a cache had the result, so that the stage runs if the cache is empty."""
+
+
+@dataclass(frozen=True)
 class Stage:
     name: str
     title: str
     graphs: list[StageGraph]
-    missing: str | None
+    missing: Missing | None
     """Why the stage has no graph; None if it has one."""
 
 
@@ -194,28 +201,37 @@ def _told_apart(graphs: list[StageGraph]) -> list[StageGraph]:
     return out
 
 
-def _missing(name: str, detail: CompileDetail, rows: Sequence[RecordRow], found: Mapping[str, list[StageGraph]]) -> str:
-    """Return a sentence that explains why a stage of this compile has no graph."""
+def _missing(
+    name: str, detail: CompileDetail, rows: Sequence[RecordRow], found: Mapping[str, list[StageGraph]]
+) -> Missing:
+    """Return why a stage of this compile has no graph."""
     row, kinds = detail.row, {kind_of(record) for record in rows}
     if row.failure and not any(found[later] for later in list(TITLES)[list(TITLES).index(name) :]):
-        return f"The compile failed before this stage was logged: {row.failure}"
+        return Missing(f"The compile failed before this stage was logged: {row.failure}")
     if name == "dynamo":
         if row.status in ("skipped", "empty"):
-            return "Dynamo found nothing to compile in this frame."
-        return "Dynamo logged no graph: the compile ended before one was complete, or Dynamo did not start it."
+            return Missing("Dynamo found nothing to compile in this frame.")
+        return Missing("Dynamo logged no graph: the compile ended before one was complete, or Dynamo did not start it.")
     if not found["dynamo"] and not any(found.values()):
-        return "Dynamo passed no graph on, so this stage was never reached."
+        return Missing("Dynamo passed no graph on, so this stage was never reached.")
     if "aotautograd_cache_hit" in kinds and name in ("pre_grad", "joint"):
-        return "AOTAutograd's cache had the result (hit), so this stage did not run."
+        return Missing("AOTAutograd's cache had the result (hit), so this stage did not run.", is_cached=True)
     if name in ("joint", "backward") and "aot_inference_graph" in kinds:
-        return "No gradients are required, so AOTAutograd traced an inference graph, which is shown under Forward."
+        return Missing(
+            "No gradients are required, so AOTAutograd traced an inference graph, which is shown under Forward."
+        )
     if name == "post_grad" and "fx_graph_cache_hit" in kinds:
-        return (
+        return Missing(
             "The FX graph cache had the code (hit), so the post-grad passes did not run; this version of PyTorch "
-            "does not log the graph that was stored with the code."
+            "does not log the graph that was stored with the code.",
+            is_cached=True,
         )
     if name == "code" and found["post_grad"]:
-        return "The passes ran, but the log contains no code: Inductor failed after them, or its backend logs none."
+        return Missing(
+            "The passes ran, but the log contains no code: Inductor failed after them, or its backend logs none."
+        )
     if name == "pre_grad":
-        return "This log contains no pre-grad graph: older versions of PyTorch log none, and other backends have none."
-    return "The log contains no record of this stage: the backend is not Inductor, or it logs none."
+        return Missing(
+            "This log contains no pre-grad graph: older versions of PyTorch log none, and other backends have none."
+        )
+    return Missing("The log contains no record of this stage: the backend is not Inductor, or it logs none.")

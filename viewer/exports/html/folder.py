@@ -33,7 +33,7 @@ def export(trace: Trace, wanted: Wanted) -> int:
     wanted.pages.say("writing the folder")
     rewriter = Rewriter(visited, imports)
     for key in visited.pages:
-        html = rewriter.rewritten(visited.html(key), left_out if key == "/" else "")
+        html = rewriter.rewritten(visited.html(key), left_out.replace("`", "") if key == "/" else "")
         _write(wanted.path / visited.files[key], html.encode())
     for key, answer in visited.answers.items():
         _write(wanted.path / visited.files[key], answer)

@@ -73,6 +73,7 @@ def _finding(trace: Trace, group: list[CompileEvent], recompiles: list[CompileEv
             "recompiles": len(done),
             "refused_compiles": len(group),
             **logs_of(logs),
+            "compile_id": first.compile_id,
             "compile_ids": [event.compile_id for event in done[:MOST_EXAMPLES]],
             "reasons": [reason for reason, _ in Counter(reasons_of(done)).most_common(MOST_EXAMPLES)],
             "values": changes[0].values[:MOST_EXAMPLES] if changes else [],
