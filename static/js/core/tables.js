@@ -57,8 +57,11 @@ class Table {
     table.classList.remove("stacked");
     if (innerWidth > NARROW_PX || box === table || box.scrollWidth <= box.clientWidth + 1) return;
     const names = this.heads.map((head) => textOf(head).replace(/ [▲▼]$/, ""));
-    for (const row of [...this.rows, ...(this.foot?.rows ?? [])]) {
+    for (const row of this.rows) {
       for (const [index, cell] of [...row.cells].entries()) if (row.cells.length === names.length && names[index]) cell.dataset.label = names[index];
+    }
+    for (const row of this.foot?.rows ?? []) {
+      for (const [index, cell] of [...row.cells].reverse().entries()) if (cell.textContent && cell.tagName === "TD") cell.dataset.label = names.at(-1 - index);
     }
     table.classList.add("stacked");
   }
