@@ -166,6 +166,9 @@ def test_a_stacked_table_names_each_cell_and_sorts(visit: Visit, address: str) -
     page.goto(f"{address}/kernels")
     cell = page.locator("main table.stacked tbody tr").first.locator("td").nth(4)
     assert cell.evaluate("(cell) => getComputedStyle(cell, '::before').content") == '"launches "'
+    sums = page.locator("main table.stacked tfoot tr").first.locator("td:visible")
+    assert sums.first.evaluate("(cell) => getComputedStyle(cell, '::before').content") == '"launches "'
+    assert all(sums.all_text_contents()), "columns without a sum take no room"
     sort(page, "launches")
     expect(page.locator("main th", has_text="launches").first).to_have_attribute("aria-sort", "descending")
     page.set_viewport_size({"width": 1400, "height": 900})
