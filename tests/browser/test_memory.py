@@ -44,8 +44,9 @@ def test_a_curve_reads_exact_bytes_with_kernel_and_line(visit: Visit, memory_add
         "op1",
         "cpp_fused_relu_0",
         "model.py:11",
-        "measured + base 1,536 B (1.5 kB) + 384 B = 1.9 kB",
+        "measured + base: 1,536 B (1.5 kB) + 384 B = 1.9 kB",
         "1 lifetime mismatch",
+        "was not freed; held by list of 3 in keep of __main__",
         "measured peak",
     ):
         expect(tip).to_contain_text(part, use_inner_text=True)
@@ -103,7 +104,7 @@ def test_a_leak_is_read_step_by_step(visit: Visit, memory_address: str) -> None:
     page.locator("[data-leak] .picture").focus()
     page.keyboard.press("Home")
     tip = page.locator("[data-leak] .tip")
-    for part in ("end of step 0", "part of this leak 64 B", "64 B left by this step"):
+    for part in ("end of step 0", "part of this leak: 64 B", "64 B left by this step"):
         expect(tip).to_contain_text(part, use_inner_text=True)
     page.keyboard.press("Enter")
     page.wait_for_url("**/steps/0?log=0")
@@ -159,7 +160,7 @@ def test_recompute_page_draws_its_curves(visit: Visit, memory_address: str) -> N
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     tip = page.locator(".plot .tip")
-    for part in ("moved node", "updated, after alloc 1,000 B", "after alloc 1,100 B"):
+    for part in ("moved node", "updated, after alloc: 1,000 B", "after alloc: 1,100 B"):
         expect(tip).to_contain_text(part, use_inner_text=True)
 
 
@@ -175,6 +176,9 @@ def test_report_holds_the_pages_of_its_findings(offline: Visit, memory_trace: Tr
     page.goto(f"{report.as_uri()}#/recompute/0")
     page.locator(".page.shown .plot .picture").wait_for()
     page.goto(f"{report.as_uri()}#/memory")
+    page.locator(".page.shown [data-run-memory] .picture").focus()
+    page.keyboard.press("Home")
+    expect(page.locator(".page.shown [data-run-memory] .tip")).to_contain_text("was not freed")
     page.locator(".page.shown [data-run-memory] .picture").wait_for()
     page.goto(f"{report.as_uri()}#/steps/1?log=0")
     page.locator(".page.shown .timeline-box .picture").wait_for()

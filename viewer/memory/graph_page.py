@@ -8,6 +8,7 @@ from typing import Literal
 
 from stepscope.viewer.graphs.queries.graphs import list_graphs
 from stepscope.viewer.graphs.rows import GraphRow, SourceLine
+from stepscope.viewer.memory.marks import NodeMark, node_marks
 from stepscope.viewer.memory.queries.alive import alive_in_call
 from stepscope.viewer.memory.queries.compare import MemoryComparison, compare_memory
 from stepscope.viewer.memory.queries.graph import graph_memory, is_call, measured_calls
@@ -24,6 +25,7 @@ from stepscope.viewer.memory.rows import (
     NodeMemory,
 )
 from stepscope.viewer.overview.queries.damage import not_recorded
+from stepscope.viewer.overview.queries.overview import first_page
 from stepscope.viewer.overview.rows import NotRecorded
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
@@ -67,6 +69,8 @@ class GraphMemoryPage:
     """False if the request is only for what is alive, because the page shows the curves already."""
     by: str
     """Grouping of the table of alive storages."""
+    marks: list[NodeMark]
+    """Findings about the memory of the graph."""
     mismatches: list[LifetimeMismatchRow]
     checks: list[CheckMismatchRow]
     missing: list[str]
@@ -111,6 +115,7 @@ def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:
         snode=snode,
         with_curves=request.text("only") != "alive",
         by=by,
+        marks=part("Findings", [], _marks, trace, memory),
         mismatches=part("Mismatches of lifetimes", [], lifetime_mismatches, trace, graph.graph)[:MOST_MISMATCHES],
         checks=part("Mismatches of PyTorch's own check", [], check_mismatches, trace, graph.graph)[:MOST_MISMATCHES],
         missing=missing(trace, graph, memory),
@@ -118,6 +123,10 @@ def graph_memory_page(trace: Trace, request: Request) -> GraphMemoryPage:
         against_name=against,
         others=[row for row in rows if row.graph != graph.graph and row.log == graph.log][:400],
     )
+
+
+def _marks(trace: Trace, memory: GraphMemory | None) -> list[NodeMark]:
+    return node_marks(trace, memory, first_page(trace).findings) if memory else []
 
 
 def _graphs(trace: Trace, graph: int) -> tuple[GraphRow, list[GraphRow]]:

@@ -153,6 +153,7 @@ def _plots(memory: ReportedMemory) -> dict[str, dict[str, Any]]:
             found[f"/graphs/{page.graph.graph}/memory"] = {
                 "left": plot_memory(page.memory),
                 "places": plot_places(page.sources, page.memory),
+                "marks": page.marks,
             }
     for recompute in memory.recompute:
         found[f"/recompute/{recompute.detail.row.recompute}"] = {"recompute": recompute.detail}

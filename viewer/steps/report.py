@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from stepscope.viewer.findings.crash.launch_deaths import launch_deaths
 from stepscope.viewer.report.contents import Contents, chosen
-from stepscope.viewer.steps.marks import step_marks
+from stepscope.viewer.steps.marks import curve_marks, step_marks
 from stepscope.viewer.steps.page import LaunchPage, launch_page_of
 from stepscope.viewer.steps.queries.finding_launches import finding_places
 from stepscope.viewer.steps.queries.steps import timeline
@@ -52,13 +52,18 @@ def collect(trace: Trace, contents: Contents) -> None:
 
 def data(contents: Contents) -> dict[str, Any]:
     """Return the data that the report's scripts draw: timelines, and the panels that their launches share."""
+    overview = contents.overview
     return {
         "steps": [picture for _, picture in contents.shown["steps"]],
         "panels": [[_without_values(page) for page in panels] for panels in contents.shown["panels"]],
         "calls": contents.shown["calls"],
         "marks": {
-            f"{row.log} {row.step}": step_marks(contents.overview.findings, contents.shown["places"], row.log, row.step)
+            f"{row.log} {row.step}": step_marks(overview.findings, contents.shown["places"], row.log, row.step)
             for row, _ in contents.shown["steps"]
+        },
+        "curve_marks": {
+            str(run.log): curve_marks(overview.findings, {run.log for run in overview.runs}, run.log)
+            for run in overview.runs
         },
         "deaths": contents.shown["deaths"],
     }

@@ -67,7 +67,7 @@ export class Picture {
   fillTip(lines) {
     const row = (line, place) => {
       const [name, text] = Array.isArray(line) ? line : ["", line];
-      return h(place ? "div" : "strong", {}, name ? h("span", { class: "label" }, `${name} `) : null, text);
+      return h(place ? "div" : "strong", {}, name ? h("span", { class: "label" }, /\w$/.test(name) ? `${name}: ` : `${name} `) : null, text);
     };
     this.tip.replaceChildren(...lines.map(row));
   }

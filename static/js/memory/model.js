@@ -12,13 +12,13 @@ function placeOf({ kernels, lines, sites }, site) {
   return [kernel === null ? undefined : kernels[kernel], line === null ? undefined : lines[line]];
 }
 
-/** Returns the plot of a graph by scheduler node, or by launch if the schedule is unknown. */
-export function graphPlot(memory, places) {
+/** Returns the plot of a graph by scheduler node with `marks` of findings at nodes, or by launch if the schedule is unknown. */
+export function graphPlot(memory, places, marks = []) {
   const at = (site) => placeOf(places, site);
-  return memory.nodes ? byNode(memory, at) : byLaunch(memory, at);
+  return memory.nodes ? byNode(memory, at, marks) : byLaunch(memory, at);
 }
 
-function byNode({ nodes, call, base_bytes: base, estimated_peak: estimated, measured_peak: measured, label }, at) {
+function byNode({ nodes, call, base_bytes: base, estimated_peak: estimated, measured_peak: measured, label }, at, marks) {
   const estimatedBase = nodes.snode.map(() => base);
   const floor = call ? nodes.measured_base_bytes : estimatedBase;
   const ofEstimate = call && base !== null && floor.some((value) => value !== null && value !== base) ? `base of ${formatBytes(base)}` : "base";
@@ -36,8 +36,20 @@ function byNode({ nodes, call, base_bytes: base, estimated_peak: estimated, meas
       ...(nodes.mismatches[index] ? [["✖", `${nodes.mismatches[index]} lifetime ${nodes.mismatches[index] === 1 ? "mismatch" : "mismatches"}`]] : []),
     ];
   };
-  const wrong = nodes.mismatches.flatMap((count, index) => (count ? [{ index, key: "measured", name: "", sign: "✖", severity: "critical" }] : []));
-  return { label: `Memory of ${label} by scheduler node`, names: nodes.snode, series: known(series), markers: [...markers, ...wrong], more };
+  const found = atNodes(marks);
+  const wrong = nodes.mismatches.flatMap((count, index) => (count && !found.has(index) ? [{ index, name: "", sign: "✖", severity: "critical" }] : []));
+  return { label: `Memory of ${label} by scheduler node`, names: nodes.snode, series: known(series), markers: [...markers, ...wrong, ...found.values()], more };
+}
+
+/** Returns a marker for each node that findings name: that of the worst finding, which comes first. */
+function atNodes(marks) {
+  const found = new Map();
+  for (const { snode_index: index, sign, severity, title } of marks.filter((mark) => mark.snode_index !== null)) {
+    const others = marks.filter((mark) => mark.snode_index === index).length - 1;
+    const more = others ? `, and ${others} more ${others === 1 ? "finding" : "findings"}` : "";
+    if (!found.has(index)) found.set(index, { index, sign, severity, name: title + more });
+  }
+  return found;
 }
 
 function byLaunch({ positions, measured_peak: measured, label }, at) {
@@ -99,7 +111,7 @@ export function shownPlot(plot, hidden) {
   const visible = plot.series.filter(({ key }) => !hidden.has(key)).map((one) => ({ stepped: true, ...one, name: nameOf(one, hidden) }));
   const series = hasBase ? stacked(visible) : visible;
   const place = new Map(series.map(({ key }, index) => [key, index]));
-  const markers = plot.markers.filter(({ key }) => place.has(key)).map((marker) => ({ ...marker, series: place.get(marker.key) }));
+  const markers = plot.markers.filter(({ key }) => key === undefined || place.has(key)).map((marker) => ({ ...marker, series: place.get(marker.key) }));
   return { ...plot, series, markers, from: hasBase ? axisStart(series) : 0 };
 }
 

@@ -70,8 +70,8 @@ function mount(box, full, context = {}) {
 }
 
 /** Draws one graph, or two with a shared x zoom, and returns the plots. */
-export function mountGraphMemory(boxes, { left, right = null, places, same = false }, context = {}) {
-  const plots = [left, right].map((memory) => memory && graphPlot(memory, places));
+export function mountGraphMemory(boxes, { left, right = null, places, same = false, marks = [] }, context = {}) {
+  const plots = [left, right].map((memory, index) => memory && graphPlot(memory, places, index ? [] : marks));
   const axis = right ? (hidden) => sharedAxis(plots, hidden) : undefined;
   const made = [];
   let moving = false;

@@ -2,7 +2,7 @@
 import { mountGraphMemory, mountLeaks, mountRecompute, mountRun } from "#js/memory/plots.js";
 import { mountTreemap } from "#js/memory/treemap.js";
 
-export function mount(page, route, { memory }, leads) {
+export function mount(page, route, { memory, curve_marks: marks }, leads) {
   const data = memory[route.page];
   for (const box of page.querySelectorAll(".treemap:empty")) mountTreemap(box, { root: "#" });
   if (!data) return;
@@ -19,6 +19,6 @@ export function mount(page, route, { memory }, leads) {
   };
   if (data.leaks) mountLeaks(page.querySelectorAll("[data-leak]:empty"), data.leaks, go);
   if (data.run && empty("data-run-memory")) {
-    mountRun(empty("data-run-memory"), data.run, { open: (step) => go(step, data.run.log) });
+    mountRun(empty("data-run-memory"), data.run, { marks: marks[data.run.log], open: (step) => go(step, data.run.log) });
   }
 }

@@ -15,7 +15,7 @@ const places = { kernels: ["extern_kernels.mm", "cpp_fused_mean_1"], lines: ["mo
 test("series that nobody recorded are not there", () => {
   const plot = graphPlot(memory, places);
   assert.deepEqual(plot.series.map(({ key }) => key), ["base", "alloc", "free", "measured", "reserved"]);
-  assert.deepEqual(plot.markers.map(({ key, index, sign }) => [key, index, sign === "✖"]), [["alloc", 1, false], ["measured", 1, false], ["measured", 1, true]]);
+  assert.deepEqual(plot.markers.map(({ key, index, sign }) => [key, index, sign === "✖"]), [["alloc", 1, false], ["measured", 1, false], [undefined, 1, true]]);
 });
 
 test("a point says its kernel, its line and what went wrong there", () => {
@@ -24,12 +24,22 @@ test("a point says its kernel, its line and what went wrong there", () => {
   assert.deepEqual(more(1), [["", "no launch of this node"], ["✖", "2 lifetime mismatches"]]);
 });
 
+test("findings are marked at their node, the worst for all of them, and those of no node are not", () => {
+  const found = [
+    { snode_index: 1, snode: "op1", sign: "▲", severity: "warning", title: "not freed" },
+    { snode_index: 1, snode: "op1", sign: "●", severity: "info", title: "over the estimate" },
+    { snode_index: null, snode: null, sign: "▲", severity: "warning", title: "somewhere" },
+  ];
+  const signs = shownPlot(graphPlot(memory, places, found), new Set(["measured"])).markers.filter(({ sign }) => sign);
+  assert.deepEqual(signs.map(({ index, name, sign, severity }) => [index, name, sign, severity]), [[1, "not freed, and 1 more finding", "▲", "warning"]]);
+});
+
 test("what would press the curves flat begins hidden, and its markers go with it", () => {
   const plot = graphPlot(memory, places);
   assert.deepEqual(hiddenAtFirst(plot.series), ["reserved"]);
   const shown = shownPlot(plot, new Set(["base", "alloc", "reserved"]));
   assert.deepEqual(shown.series.map(({ key }) => key), ["free", "measured"]);
-  assert.deepEqual(shown.markers.map(({ series }) => series), [1, 1]);
+  assert.deepEqual(shown.markers.map(({ name, series, sign }) => [name, series, sign]), [["measured peak", 1, undefined], ["", undefined, "✖"]]);
 });
 
 test("the base is stacked below the curves and the legend says so", () => {

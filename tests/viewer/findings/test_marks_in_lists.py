@@ -13,6 +13,7 @@ from stepscope.viewer.findings.memory import growth as growths
 from stepscope.viewer.store.trace import Trace
 from tests.logs import compile_summary_logs as summary_logs
 from tests.logs.memory_logs import training
+from tests.logs.memory_records import mismatch, recompute
 from tests.logs.synthetic import LogBuilder
 from tests.viewer.client import Client
 
@@ -70,3 +71,18 @@ def test_a_leak_is_marked_on_the_curve_of_live_bytes(opened: Open, monkeypatch: 
     assert held
     marks = {mark["step"]: mark for mark in json.loads(held[1])["marks"]}
     assert marks[finding.step] == {"step": finding.step, "severity": "warning", "sign": "▲", "title": finding.title}
+
+
+def test_findings_about_the_memory_of_a_graph_are_marked_at_their_nodes(opened: Open) -> None:
+    trace = opened(training(3).record(mismatch()).record(recompute(graph=0, compile_id="0/0")))
+    findings = {finding.kind: finding for finding in all_findings(trace)}
+    page = Client(trace).get("/graphs/0/memory").text
+    held = re.search(r'id="page-data">([^<]*)<', page)
+    assert held
+    marks = {mark["title"]: (mark["snode"], mark["snode_index"], mark["sign"]) for mark in json.loads(held[1])["marks"]}
+    assert marks == {findings[kind].title: ("op1", 1, "▲") for kind in ("lifetime_mismatch", "recompute_mismatch")}
+    shown = page.partition("Findings about the memory of this graph")[2].partition("</ul>")[0]
+    links = re.findall(r'href="([^"]*)"', shown)
+    assert findings["recompute_mismatch"].page in links
+    assert any("snode=1" in link for link in links)
+    assert "Findings about the memory" not in Client(trace).get("/graphs/1/memory").text
