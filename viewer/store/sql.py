@@ -20,33 +20,35 @@ T = TypeVar("T")
 def records(row_class: type[T], trace: Trace, statement: str, parameters: Parameters = ()) -> list[T]:
     """Return the rows of `statement` as instances of `row_class`, a dataclass or a NamedTuple. Columns match fields by
     name in any order; a field with a default needs no column. Raises TypeError if columns and fields do not match."""
-    cursor = trace.cursor().execute(statement, parameters)
-    return _built(row_class, cursor, cursor.fetchall())
+    with trace.answered(statement, parameters) as cursor:
+        return _built(row_class, cursor, cursor.fetchall())
 
 
 def record(row_class: type[T], trace: Trace, statement: str, parameters: Parameters = ()) -> T | None:
     """Return the first row of `statement` like `records`, or None if it has no row."""
-    cursor = trace.cursor().execute(statement, parameters)
-    found = cursor.fetchone()
-    return None if found is None else _built(row_class, cursor, [found])[0]
+    with trace.answered(statement, parameters) as cursor:
+        found = cursor.fetchone()
+        return None if found is None else _built(row_class, cursor, [found])[0]
 
 
 def named(trace: Trace, statement: str, parameters: Parameters = (), json: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the rows of `statement` as dictionaries by column, with the JSON of the columns `json` decoded."""
-    cursor = trace.cursor().execute(statement, parameters)
-    columns = [column[0] for column in cursor.description or ()]
-    found = [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+    with trace.answered(statement, parameters) as cursor:
+        columns = [column[0] for column in cursor.description or ()]
+        found = [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
     for row in found:
         row.update({name: json_value(row[name]) for name in json})
     return found
 
 
 def rows(trace: Trace, statement: str, parameters: Parameters = ()) -> list[Row]:
-    return trace.cursor().execute(statement, parameters).fetchall()
+    with trace.answered(statement, parameters) as cursor:
+        return cursor.fetchall()
 
 
 def row(trace: Trace, statement: str, parameters: Sequence[Any] = ()) -> Row | None:
-    return trace.cursor().execute(statement, parameters).fetchone()
+    with trace.answered(statement, parameters) as cursor:
+        return cursor.fetchone()
 
 
 def order_by(orders: Mapping[str, str], sort: str | None, is_down: bool, default: str) -> str:
