@@ -62,6 +62,15 @@ def number(trace: Trace, statement: str, parameters: Sequence[Any] = ()) -> Any:
     return found[0] if found else None
 
 
+def has_rows(trace: Trace, table: str) -> bool:
+    """Return whether a table of the index has rows, which is asked once."""
+    return trace.once(_has_rows, table)
+
+
+def _has_rows(trace: Trace, table: str) -> bool:
+    return row(trace, f"SELECT 1 FROM {table} LIMIT 1") is not None
+
+
 def json_value(text: str | None) -> Any:
     """Return the value of a JSON column of the index; None if it is NULL."""
     return None if text is None else orjson.loads(text)
