@@ -115,7 +115,7 @@ class Asker:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await self._app(scope, receive, send)  # type: ignore[arg-type]
+        await self._app(scope, receive, send)
 
 
 def show(trace: Trace, steps: int) -> None:

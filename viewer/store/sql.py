@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from inspect import Parameter, signature
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 import orjson
 
 from stepscope.viewer.store.trace import Trace
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 Row = tuple[Any, ...]
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -49,6 +52,12 @@ def rows(trace: Trace, statement: str, parameters: Parameters = ()) -> list[Row]
 def row(trace: Trace, statement: str, parameters: Sequence[Any] = ()) -> Row | None:
     with trace.answered(statement, parameters) as cursor:
         return cursor.fetchone()
+
+
+def columns(trace: Trace, statement: str, parameters: Parameters = ()) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of `statement`, which must not be NULL, as arrays of numpy."""
+    with trace.answered(statement, parameters) as cursor:
+        return cursor.fetchnumpy()
 
 
 def order_by(orders: Mapping[str, str], sort: str | None, is_down: bool, default: str) -> str:
