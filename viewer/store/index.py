@@ -21,6 +21,7 @@ from stepscope.viewer.kernel_source import arithmetic
 from stepscope.viewer.store.cache_folder import BUILDING, hold, note_use, spill_folder
 from stepscope.viewer.store.isolated_connection import NAME, config, quoted
 from stepscope.viewer.store.valid_rows import REFUSALS, append, valid_rows
+from stepscope.viewer.text import clean
 
 if TYPE_CHECKING:
     from stepscope.viewer.ingest.columns import Columns
@@ -48,7 +49,8 @@ def index_key(sources: Sequence[Source]) -> str:
 
 def _code_that_reads_logs() -> list[Path]:
     folders = [Path(log_format.__file__).parent, *map(Path, ingest_package.__path__)]
-    return [Path(arithmetic.__file__), *sorted(path for folder in folders for path in folder.rglob("*.py"))]
+    others = [Path(arithmetic.__file__), Path(clean.__file__)]
+    return [*others, *sorted(path for folder in folders for path in folder.rglob("*.py"))]
 
 
 class OpenIndex(NamedTuple):

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from inspect import Parameter, signature
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 import orjson
 
 from stepscope.viewer.store.trace import Trace
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 Row = tuple[Any, ...]
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -20,33 +23,41 @@ T = TypeVar("T")
 def records(row_class: type[T], trace: Trace, statement: str, parameters: Parameters = ()) -> list[T]:
     """Return the rows of `statement` as instances of `row_class`, a dataclass or a NamedTuple. Columns match fields by
     name in any order; a field with a default needs no column. Raises TypeError if columns and fields do not match."""
-    cursor = trace.cursor().execute(statement, parameters)
-    return _built(row_class, cursor, cursor.fetchall())
+    with trace.answered(statement, parameters) as cursor:
+        return _built(row_class, cursor, cursor.fetchall())
 
 
 def record(row_class: type[T], trace: Trace, statement: str, parameters: Parameters = ()) -> T | None:
     """Return the first row of `statement` like `records`, or None if it has no row."""
-    cursor = trace.cursor().execute(statement, parameters)
-    found = cursor.fetchone()
-    return None if found is None else _built(row_class, cursor, [found])[0]
+    with trace.answered(statement, parameters) as cursor:
+        found = cursor.fetchone()
+        return None if found is None else _built(row_class, cursor, [found])[0]
 
 
 def named(trace: Trace, statement: str, parameters: Parameters = (), json: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the rows of `statement` as dictionaries by column, with the JSON of the columns `json` decoded."""
-    cursor = trace.cursor().execute(statement, parameters)
-    columns = [column[0] for column in cursor.description or ()]
-    found = [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+    with trace.answered(statement, parameters) as cursor:
+        columns = [column[0] for column in cursor.description or ()]
+        found = [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
     for row in found:
         row.update({name: json_value(row[name]) for name in json})
     return found
 
 
 def rows(trace: Trace, statement: str, parameters: Parameters = ()) -> list[Row]:
-    return trace.cursor().execute(statement, parameters).fetchall()
+    with trace.answered(statement, parameters) as cursor:
+        return cursor.fetchall()
 
 
 def row(trace: Trace, statement: str, parameters: Sequence[Any] = ()) -> Row | None:
-    return trace.cursor().execute(statement, parameters).fetchone()
+    with trace.answered(statement, parameters) as cursor:
+        return cursor.fetchone()
+
+
+def columns(trace: Trace, statement: str, parameters: Parameters = ()) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of `statement`, which must not be NULL, as arrays of numpy."""
+    with trace.answered(statement, parameters) as cursor:
+        return cursor.fetchnumpy()
 
 
 def order_by(orders: Mapping[str, str], sort: str | None, is_down: bool, default: str) -> str:
@@ -58,6 +69,15 @@ def number(trace: Trace, statement: str, parameters: Sequence[Any] = ()) -> Any:
     """Return the first column of the first row, or None."""
     found = row(trace, statement, parameters)
     return found[0] if found else None
+
+
+def has_rows(trace: Trace, table: str) -> bool:
+    """Return whether a table of the index has rows, which is asked once."""
+    return trace.once(_has_rows, table)
+
+
+def _has_rows(trace: Trace, table: str) -> bool:
+    return row(trace, f"SELECT 1 FROM {table} LIMIT 1") is not None
 
 
 def json_value(text: str | None) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,8 @@ from stepscope.viewer.store.isolated_connection import NAME, connect
 
 T = TypeVar("T")
 IN_MEMORY = Path(":memory:")
+MOST_PARSED = 1_000
+"""Number of statements that an open trace keeps parsed."""
 PAYLOAD, _HEADER = "payload_byte AS start, payload_bytes AS length", "byte AS start, header_bytes AS length"
 
 
@@ -51,6 +54,8 @@ class Trace:
         self._connection = connection
         self._held = held
         self._lock = threading.Lock()
+        self._idle: list[duckdb.DuckDBPyConnection] = []
+        self._parsed: dict[str, duckdb.Statement] = {}
         self._files: dict[int, BinaryIO] = {}
         self._answers: dict[Callable[..., Any], dict[tuple[Hashable, ...], Any]] = {}
 
@@ -100,6 +105,25 @@ class Trace:
         cursor.execute(f"USE {NAME}")
         return cursor
 
+    @contextmanager
+    def answered(
+        self, statement: str, parameters: Sequence[Any] | Mapping[str, Any]
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Lend a connection with the result of a statement, which must be fetched before it is given back. To connect
+        and to parse the statement again would take longer than most statements run."""
+        try:
+            cursor = self._idle.pop()
+        except IndexError:
+            cursor = self.cursor()
+        parsed = self._parsed.get(statement)
+        if parsed is None:
+            (parsed,) = cursor.extract_statements(statement)
+            if len(self._parsed) >= MOST_PARSED:
+                self._parsed.clear()
+            self._parsed[statement] = parsed
+        yield cursor.execute(parsed, parameters)
+        self._idle.append(cursor)
+
     def once(self, ask: Callable[..., T], *about: Hashable, most: int | None = None) -> T:
         """Return the cached result of `ask(self, *about)`, which must not be modified. At most `most` results are kept.
         Threads may compute the same result at the same time."""
@@ -144,11 +168,10 @@ class Trace:
         """Return the positions of the headers of `records`, or of those payloads that exist."""
         one = len(records) == 1  # the usual case, which needs no sort and no join
         wanted = "record = $1" if one else "record IN (SELECT unnest($1)) ORDER BY record"
-        cursor = self.cursor().execute(
-            f"SELECT record, log, {columns}, crlf FROM records WHERE {wanted}", [records[0] if one else list(records)]
-        )
-        names = [column[0] for column in cursor.description]
-        found = (LogRange(**dict(zip(names, row, strict=True))) for row in cursor.fetchall())
+        statement = f"SELECT record, log, {columns}, crlf FROM records WHERE {wanted}"
+        with self.answered(statement, [records[0] if one else list(records)]) as cursor:
+            names = [column[0] for column in cursor.description]
+            found = [LogRange(**dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
         return [one for one in found if one.length is not None]
 
     def log_bytes(self, log: int, start: int, length: int) -> bytes:
@@ -173,7 +196,8 @@ class Trace:
     def close(self) -> None:
         """Release the index and the logs. The trace cannot be used afterwards."""
         with self._lock:
-            self._connection.close()
+            for cursor in (*self._idle, self._connection):
+                cursor.close()
             for file in self._files.values():
                 file.close()
             self._files.clear()

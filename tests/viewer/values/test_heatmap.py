@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import duckdb
 import orjson
 import pytest
 
-from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.store.isolated_connection import NAME
+from stepscope.viewer.store.trace import IN_MEMORY, Trace
 from stepscope.viewer.values.queries import heatmap
 from stepscope.viewer.values.queries.heatmap import Window, bands, heat_map, worst_launch, worst_sites
 from stepscope.viewer.values.rows import HEALTH
@@ -67,6 +66,19 @@ def test_cells_of_a_large_heat_map_join_neighbours_and_show_the_worst(opened: Op
     ]
 
 
+def test_steps_may_be_far_apart_and_are_read_in_several_pieces(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heatmap, "MOST_READ", 1)
+    program = attention()
+    log = ValueLog(program)
+    for step in (0, 7, 1 << 40):
+        log.call(program, step, buf1=NAN if step == 7 else FINE, buf2=MASK if step > 7 else FINE)
+    heat = heat_map(opened(log.end()), 0, launches=True)
+    finite, nan, masked = (HEALTH.index(name) for name in ("finite", "nan", "negative_infinity"))
+    assert heat.steps == [0, 7, 1 << 40]
+    assert heat.cells == [[finite] * 3, [finite, nan, finite], [finite, finite, masked]]
+    assert heat.launches == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+
+
 @pytest.mark.parametrize(
     ("kinds", "most", "expected"),
     [
@@ -84,7 +96,7 @@ def test_the_heat_map_of_a_long_run_is_bounded() -> None:
     """1,000 steps of 2,000 launch sites, put straight into an index: reading such a log takes a minute."""
     tables = (Path(heatmap.__file__).parents[2] / "store" / "schema.sql").read_text("utf-8")
     with duckdb.connect(config={"threads": 2}) as index:
-        index.execute(tables)
+        index.execute(f"ATTACH ':memory:' AS {NAME}; USE {NAME}; {tables}")
         index.execute("""
             INSERT INTO sites BY NAME SELECT range AS site, 'k' || range AS kernel, 0 AS graph FROM range(2000)
         """)
@@ -95,9 +107,7 @@ def test_the_heat_map_of_a_long_run_is_bounded() -> None:
                    0 AS positive_infinity, 0 AS negative_infinity, (range = 1235234)::BIGINT AS nan FROM range(2000000)
         """)
         index.execute("INSERT INTO launches BY NAME SELECT launch, log, site, step FROM value_rows")
-        stand_in = SimpleNamespace(cursor=index.cursor)
-        trace = cast(Trace, stand_in)
-        stand_in.once = lambda ask: ask(trace)
+        trace = Trace([], index, IN_MEMORY)
         heat = heat_map(trace, 0)
         close = heat_map(trace, 0, Window(1000, 1599, 400, 799))
         found = worst_sites(trace, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -49,7 +50,7 @@ _TENSORS = f"""
     WITH held AS (
         SELECT t.* FROM {IN_FORCE} t
         WHERE list_contains($1, t.site)
-          AND ($2 IS NULL OR t.local_call <= (SELECT local_call FROM calls WHERE call = $2))
+          AND ($2 IS NULL OR t.local_call <= $2)
         QUALIFY rank() OVER (PARTITION BY t.site, t.argument ORDER BY t.local_call DESC, t.place DESC) = 1
     )
     SELECT h.site, h.argument, h.item, h.dtype, h.size, h.stride, h.device, h.storage_offset AS "offset",
@@ -57,8 +58,15 @@ _TENSORS = f"""
     FROM held h LEFT JOIN calls c ON c.log = h.log AND c.local_call = h.seen_call
     ORDER BY h.site, h.argument, h.item
 """
+_CHANGES = f"""
+    SELECT DISTINCT t.local_call FROM {IN_FORCE} t WHERE t.site IN (SELECT site FROM sites WHERE graph = ?) ORDER BY 1
+"""
+KEPT = 64
+"""Number of graphs, and of readings of all launch sites of a graph, that an open trace keeps in memory."""
 _TOO_MANY = "not recorded: the launch site has had too many sizes"
 _LISTS = ("snodes", "outputs", "source_nodes", "aten", "fx_nodes", "stacks")
+NEVER = -1
+"""A call before all calls."""
 _SAME_MEMORY = ("reuse", "alias")
 
 
@@ -68,6 +76,10 @@ def list_graphs(trace: Trace, most: int | None = None) -> list[GraphRow]:
 
 
 def graph_row(trace: Trace, graph: int) -> GraphRow | None:
+    return trace.once(_graph_row, graph, most=KEPT)
+
+
+def _graph_row(trace: Trace, graph: int) -> GraphRow | None:
     return next(iter(_rows(trace, sql.records(GraphRow, trace, f"{_GRAPHS} WHERE g.graph = ?", [graph]))), None)
 
 
@@ -115,8 +127,13 @@ def wrapper_code(trace: Trace, graph: GraphRow) -> str | None:
     """Return the source of the generated wrapper, or None if no log holds it. A forked child has its parent's."""
     code = graph.output_code
     if code is None and graph.wrapper_key is not None:
-        code = sql.number(trace, "SELECT min(output_code) FROM graphs WHERE wrapper_key = ?", [graph.wrapper_key])
+        code = trace.once(_code_of_key, graph.wrapper_key, most=KEPT)
     return None if code is None else trace.payload(int(code)).decode("utf-8", "replace")
+
+
+def _code_of_key(trace: Trace, wrapper_key: str) -> int | None:
+    found: int | None = sql.number(trace, "SELECT min(output_code) FROM graphs WHERE wrapper_key = ?", [wrapper_key])
+    return found
 
 
 def code_of_graph(trace: Trace, graph: int) -> str | None:
@@ -140,9 +157,33 @@ def memory_statements(trace: Trace, graph: int) -> list[MemoryStatementRow]:
     )
 
 
+def site_in_call(trace: Trace, graph: int, site: int, local_call: int) -> SiteRow:
+    """Return a launch site of a graph with the tensors that hold in a call. Launches are looked at one after the other,
+    so all sites of their graph are read at once, and again only for a call in which another tensor was seen."""
+    changes = trace.once(_changes, graph, most=KEPT)
+    at = bisect_right(changes, local_call)
+    return trace.once(_sites_of_graph, graph, changes[at - 1] if at else NEVER, most=KEPT)[site]
+
+
+def _changes(trace: Trace, graph: int) -> list[int]:
+    """Return the calls from which on another tensor of the graph holds."""
+    return [call for (call,) in sql.rows(trace, _CHANGES, [graph])] if sql.has_rows(trace, "tensors") else []
+
+
+def _sites_of_graph(trace: Trace, graph: int, local_call: int) -> dict[int, SiteRow]:
+    sites = [site for (site,) in sql.rows(trace, "SELECT site FROM sites WHERE graph = ?", [graph])]
+    rows = _site_rows(trace, sites, local_call)
+    return {row.site: row for row in with_program_names(trace, rows)}
+
+
 def site_rows(trace: Trace, sites: Sequence[int], call: int | None = None) -> list[SiteRow]:
     """Return launch sites with their arguments. Tensors are those seen last, or those that hold in `call`."""
-    arguments, scalars = _arguments(trace, sites, call), scalars_of(trace, sites)
+    of_call = "SELECT local_call FROM calls WHERE call = ?"
+    return _site_rows(trace, sites, None if call is None else sql.number(trace, of_call, [call]))
+
+
+def _site_rows(trace: Trace, sites: Sequence[int], local_call: int | None) -> list[SiteRow]:
+    arguments, scalars = _arguments(trace, sites, local_call), scalars_of(trace, sites)
     rows = []
     for row in sql.named(trace, _SITES, [list(sites)], json=_LISTS):
         row["fx_nodes"] = list(dict.fromkeys(row["fx_nodes"] or []))
@@ -175,8 +216,8 @@ def first_names(statements: Iterable[MemoryStatementRow]) -> dict[str, str]:
     return first
 
 
-def _arguments(trace: Trace, sites: Sequence[int], call: int | None) -> defaultdict[int, list[ArgumentRow]]:
-    tensors = _tensors(trace, sites, call)
+def _arguments(trace: Trace, sites: Sequence[int], local_call: int | None) -> defaultdict[int, list[ArgumentRow]]:
+    tensors = _tensors(trace, sites, local_call)
     found = sql.named(
         trace,
         "SELECT site, argument, name, role, buffer, parameter, storage, held FROM arguments"
@@ -193,10 +234,13 @@ def _arguments(trace: Trace, sites: Sequence[int], call: int | None) -> defaultd
 
 
 def _tensors(
-    trace: Trace, sites: Sequence[int], call: int | None
+    trace: Trace, sites: Sequence[int], local_call: int | None
 ) -> defaultdict[tuple[int, int], list[dict[str, Any]]]:
-    """Return the tensors by site and argument, from the last call not after `call` that recorded them."""
+    """Return the tensors by site and argument, from the last call not after `local_call` that recorded
+    them."""
     rows: defaultdict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
-    for tensor in sql.named(trace, _TENSORS, [list(sites), call], json=("size", "stride")):
+    if not sql.has_rows(trace, "tensors"):
+        return rows
+    for tensor in sql.named(trace, _TENSORS, [list(sites), local_call], json=("size", "stride")):
         rows[tensor.pop("site"), tensor.pop("argument")].append(tensor)
     return rows

@@ -12,6 +12,8 @@ from stepscope.viewer.store.trace import Trace
 
 def config_of(trace: Trace, graph: int, kernel: str) -> dict[str, int]:
     """Return the block sizes, ``num_warps`` and ``num_stages`` of a Triton kernel at run time, {} if unknown."""
+    if not sql.has_rows(trace, "tuned_kernels"):
+        return {}
     ran = sql.row(trace, "SELECT config FROM tuned_kernels WHERE graph = ? AND kernel = ?", [graph, kernel])
     return _config(sql.json_value(ran[0])) if ran is not None else {}
 

@@ -12,12 +12,11 @@ from stepscope.viewer.graphs.queries.graphs import (
     first_names,
     graph_row,
     memory_statements,
-    site_rows,
+    site_in_call,
     wrapper_code,
 )
 from stepscope.viewer.graphs.queries.kernel_code import cut
 from stepscope.viewer.graphs.queries.kernel_configs import config_of
-from stepscope.viewer.graphs.queries.program_names import with_program_names
 from stepscope.viewer.graphs.queries.scalars import in_call, symbols_at
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.store import sql
@@ -25,19 +24,24 @@ from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.values import call_tree, has_values, launch_values
 
 _LAUNCH = """
-    SELECT l.launch, l.log, g.rank, l.step, l.thread, l.call, c.graph, l.site, l.start_ns, l.duration_ns,
-           l.device_duration_ns, first.launch AS first, first.launches AS "of", s.start_ns AS step_ns, l.returned
-    FROM launches l JOIN calls c ON c.call = l.call JOIN logs g ON g.log = l.log
-    JOIN (SELECT min(launch) AS launch, count(*) AS launches FROM launches
-          WHERE log = (SELECT log FROM launches WHERE launch = $1)
-            AND step = (SELECT step FROM launches WHERE launch = $1)) first ON true
-    LEFT JOIN steps s ON s.log = l.log AND s.step = l.step
-    WHERE l.launch = $1
+    SELECT l.launch, l.log, l.step, l.thread, l.call, c.graph, l.site, l.start_ns, l.duration_ns, l.device_duration_ns,
+           l.returned, c.local_call
+    FROM launches l JOIN calls c ON c.call = l.call WHERE l.launch = ?
+"""
+_STEP = """
+    SELECT min(launch), count(*), (SELECT rank FROM logs WHERE log = $1),
+           (SELECT start_ns FROM steps WHERE log = $1 AND step = $2)
+    FROM launches WHERE log = $1 AND step = $2
 """
 _SAME_KERNEL = """
-    SELECT max(l.launch) FILTER (l.launch < $launch), min(l.launch) FILTER (l.launch > $launch) FROM launches l
-    WHERE l.launch BETWEEN $first AND $last AND l.site IN (SELECT site FROM sites WHERE kernel = $kernel)
+    SELECT max(launch) FILTER (launch < $2), min(launch) FILTER (launch > $2) FROM launches
+    WHERE launch BETWEEN $1 AND $3 AND site IN (SELECT unnest($4))
 """
+_OF_CALLS = """
+    SELECT launch, call, site FROM launches WHERE launch BETWEEN ? AND ? AND list_contains(?, call) ORDER BY launch
+"""
+KEPT = 64
+"""Number of steps, calls and kernels whose launches an open trace keeps in memory."""
 _SHARED_SCOPE = ("call", "partition_")
 
 
@@ -47,21 +51,25 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
     if not found:
         return None
     (row,) = found
-    graph_id, site_id, first, step_ns = (row.pop(name) for name in ("graph", "site", "first", "step_ns"))
-    call, last = row["call"], first + row["of"] - 1
-    graph, (site,) = graph_row(trace, graph_id), with_program_names(trace, site_rows(trace, [site_id], call))
+    graph_id, site_id, local_call = (row.pop(name) for name in ("graph", "site", "local_call"))
+    call = row["call"]
+    first, count, rank, step_ns = trace.once(_step, row["log"], row["step"], most=KEPT)
+    last = first + count - 1
+    graph, site = graph_row(trace, graph_id), site_in_call(trace, graph_id, site_id, local_call)
     assert graph is not None
     symbols = symbols_at(trace, call, launch)
     if row["returned"] is False:
         site = before_return(site)
-    flow = _Flow(trace, graph_id, call, first, last)
+    flow = trace.once(_Flow, graph_id, call, first, last, most=KEPT)
     code = wrapper_code(trace, graph)
-    same = {"launch": launch, "first": first, "last": last, "kernel": site.kernel}
+    same = [first, launch, last, trace.once(_sites_of_kernel, site.kernel, most=KEPT)]
     ((previous_same, next_same),) = sql.rows(trace, _SAME_KERNEL, same)
     part = cut(code, site.kernel, site.kind, site.line) if code is not None else None
     read, written = argument_bytes(site.arguments)
     return LaunchDetail(
         **row,
+        rank=rank,
+        of=count,
         ordinal=launch - first + 1,
         graph=graph,
         site=in_call(site, symbols),
@@ -80,6 +88,17 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
         values=launch_values(trace, launch, call, site_id, site.arguments) if has_values(trace) else [],
         symbols=symbols,
     )
+
+
+def _step(trace: Trace, log: int, step: int) -> sql.Row:
+    """Return the first launch of a step, the number of its launches, the rank of its log, and its start."""
+    found = sql.row(trace, _STEP, [log, step])
+    assert found is not None
+    return found
+
+
+def _sites_of_kernel(trace: Trace, kernel: str) -> list[int]:
+    return [site for (site,) in sql.rows(trace, "SELECT site FROM sites WHERE kernel = ?", [kernel])]
 
 
 @dataclass(frozen=True)
@@ -101,15 +120,10 @@ class _Flow:
     """
 
     def __init__(self, trace: Trace, graph: int, call: int, first: int, last: int) -> None:
-        self._storage = first_names(memory_statements(trace, graph))
+        self._storage = trace.once(_storages, graph, most=KEPT)
         functions = call_tree(trace, call)
-        launches = sql.rows(
-            trace,
-            "SELECT launch, call, site FROM launches WHERE launch BETWEEN ? AND ? AND list_contains(?, call)"
-            " ORDER BY launch",
-            [first, last, list(functions)],
-        )
-        arguments = _arguments_of(trace, sorted({site for _, _, site in launches}))
+        launches = sql.rows(trace, _OF_CALLS, [first, last, list(functions)])
+        arguments = trace.once(_arguments_of, *sorted({site for _, _, site in launches}), most=KEPT)
         self._uses = [
             self._use(launch, "" if functions[at].startswith(_SHARED_SCOPE) else f"{at}:", arguments[site])
             for launch, at, site in launches
@@ -157,7 +171,11 @@ class _Flow:
         return next(use for use in self._uses if use.launch == launch)
 
 
-def _arguments_of(trace: Trace, sites: Sequence[int]) -> defaultdict[int, list[tuple[int, str, str]]]:
+def _storages(trace: Trace, graph: int) -> dict[str, str]:
+    return first_names(memory_statements(trace, graph))
+
+
+def _arguments_of(trace: Trace, *sites: int) -> defaultdict[int, list[tuple[int, str, str]]]:
     """Return (argument, role, buffer) for each argument of a site that is a buffer, with those that it binds."""
     found = sql.rows(
         trace,

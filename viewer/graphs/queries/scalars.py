@@ -21,6 +21,8 @@ _SYMBOLS = """
 def scalars_of(trace: Trace, sites: Sequence[int]) -> defaultdict[int, list[ScalarRow]]:
     """Return the scalar arguments of each site, with a value if it is the same in each call."""
     rows: defaultdict[int, list[ScalarRow]] = defaultdict(list)
+    if not sql.has_rows(trace, "scalars"):
+        return rows
     for site, *rest in sql.rows(
         trace,
         "SELECT site, position, name, expression, type, value FROM scalars WHERE list_contains($1, site)"
@@ -33,6 +35,8 @@ def scalars_of(trace: Trace, sites: Sequence[int]) -> defaultdict[int, list[Scal
 
 def symbols_at(trace: Trace, call: int, launch: int) -> dict[str, Number]:
     """Return the values of the symbols of a call when one of its launches began."""
+    if not sql.has_rows(trace, "symbol_values"):
+        return {}
     found = ((symbol, number_of(value)) for symbol, value in sql.rows(trace, _SYMBOLS, [call, launch]))
     return {symbol: value for symbol, value in found if value is not None}
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope.viewer.graphs.queries.graphs import list_graphs
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.queries.values import HEALTH_INDEX, health_of
+from stepscope.viewer.values.queries.values import HEALTH_INDEX, health_of, value_row_count
 from stepscope.viewer.values.rows import HEALTH, HeatMap, WorstSite
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 MOST_COLUMNS = 400
 MOST_ROWS = 600
 MOST_WORST = 100
+MOST_READ = 4_000_000
+"""About the number of value rows that are read at once."""
+KEPT_LOGS = 16
+"""Number of logs of which an open trace keeps the sites and steps in memory."""
 _SITES = """
     SELECT s.site, s.kernel, s.graph FROM sites s
     JOIN (SELECT site, min(launch) AS first FROM launches WHERE log = ? GROUP BY site) r ON r.site = s.site
@@ -24,16 +31,9 @@ _STEPS = "SELECT DISTINCT step FROM launches WHERE log = ? ORDER BY step"
 # A class and a launch in one number, whose minimum is the first launch of the worst class.
 _SHIFT = 52
 _WORST = f"min(({HEALTH_INDEX})::BIGINT * (1::BIGINT << {_SHIFT}) + v.launch)"
-_CELLS = f"""
-    WITH cells AS (
-        SELECT r.place AS "row", c.place AS "column", {_WORST} AS worst
-        FROM value_rows v
-        JOIN (SELECT unnest($2::BIGINT[]) AS site, unnest($3::BIGINT[]) AS place) r ON r.site = v.site
-        JOIN (SELECT unnest($4::BIGINT[]) AS step, unnest($5::BIGINT[]) AS place) c ON c.step = v.step
-        WHERE v.log = $1 AND v.moment = 'after' GROUP BY ALL
-    )
-    SELECT "row", list("column"), list(worst >> {_SHIFT}), list(worst & ((1::BIGINT << {_SHIFT}) - 1))
-    FROM cells GROUP BY "row"
+_OUTPUTS = f"""
+    SELECT v.site, v.step, ({HEALTH_INDEX})::BIGINT * (1::BIGINT << {_SHIFT}) + v.launch AS worst FROM value_rows v
+    WHERE v.log = ? AND v.moment = 'after' AND v.step BETWEEN ? AND ? AND v.launch IS NOT NULL AND v.site IS NOT NULL
 """
 _LAUNCH = f"""
     SELECT {_WORST} & ((1::BIGINT << {_SHIFT}) - 1) FROM value_rows v
@@ -41,10 +41,10 @@ _LAUNCH = f"""
 """
 _WORST_SITES = f"""
     WITH cells AS (
-        SELECT v.site, v.step, {_WORST} AS worst FROM value_rows v WHERE v.log = $1 AND v.moment = 'after'
-        GROUP BY v.site, v.step
+        SELECT v.site, v.step, {_WORST} AS worst FROM value_rows v
+        WHERE v.log = $1 AND v.moment = 'after' AND {HEALTH_INDEX} < $2 GROUP BY v.site, v.step
     ), bad AS (
-        SELECT site, min(worst >> {_SHIFT}) AS health FROM cells WHERE worst >> {_SHIFT} < $2 GROUP BY site
+        SELECT site, min(worst >> {_SHIFT}) AS health FROM cells GROUP BY site
     )
     SELECT b.site, s.kernel, s.graph, {health_of("b.health")} AS health, count(*) AS cells,
            min(c.step) AS first_step, min(c.worst) & ((1::BIGINT << {_SHIFT}) - 1) AS first_launch
@@ -75,11 +75,11 @@ def heat_map(
     """Return the map of a log, which has no rows if the window has no launch. With `launches`, it has the worst launch
     of each cell."""
     window = window or Window()
-    all_sites = sql.rows(trace, _SITES, [log])
+    all_sites = _sites(trace, log)
     first_site = min(window.first_site or 0, len(all_sites))
     end_site = len(all_sites) if window.last_site is None else window.last_site + 1
     sites = all_sites[first_site:end_site]
-    all_steps = [step for (step,) in sql.rows(trace, _STEPS, [log])]
+    all_steps = trace.once(_steps, log, most=KEPT_LOGS)
     steps = [
         step
         for step in all_steps
@@ -90,11 +90,8 @@ def heat_map(
     columns = bands([0] * len(steps), most_columns)
     row_of = [place for place, (start, end) in enumerate(rows) for _ in range(start, end)]
     column_of = [place for place, (start, end) in enumerate(columns) for _ in range(start, end)]
-    cells, worst = ([[-1] * len(columns) for _ in rows] for _ in range(2))
-    for row, *found in sql.rows(trace, _CELLS, [log, [site for site, _, _ in sites], row_of, steps, column_of]):
-        for column, health, launch in zip(*found, strict=True):
-            cells[row][column] = health
-            worst[row][column] = launch
+    places = dict(zip((site for site, _, _ in sites), row_of, strict=True))
+    cells, worst = _cells(trace, log, places, dict(zip(steps, column_of, strict=True)), (len(rows), len(columns)))
     return HeatMap(
         log=log,
         graphs=[graph for graph in list_graphs(trace) if graph.log == log],
@@ -114,6 +111,69 @@ def heat_map(
         launch_steps=_steps_of(trace, worst) if launches else [],
         moves=_moves(all_steps, steps, len(all_sites), first_site, len(sites)),
     )
+
+
+def _cells(
+    trace: Trace, log: int, row_of: dict[int, int], column_of: dict[int, int], shape: tuple[int, int]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the class and the launch of the worst output of each cell, -1 if there is none. `row_of` are the rows of
+    sites and `column_of` the columns of steps, in order. DuckDB would join and group the outputs more slowly."""
+    import numpy as np
+
+    nothing = (1 << 63) - 1
+    worst = np.full(shape[0] * shape[1], nothing, np.int64)
+    steps = list(column_of)
+    each = max(1, len(steps) * MOST_READ // max(1, value_row_count(trace)))
+    sites_at, steps_at = _Places(row_of), _Places(column_of)
+    for some in (steps[i : i + each] for i in range(0, len(steps), each)):
+        found = sql.columns(trace, _OUTPUTS, [log, some[0], some[-1]])
+        row, column = sites_at.of(found["site"]), steps_at.of(found["step"])
+        known = (row >= 0) & (column >= 0)
+        np.minimum.at(worst, (row * shape[1] + column)[known], found["worst"][known])
+    worst = worst.reshape(shape)
+    is_empty = worst == nothing
+    health, launch = worst >> _SHIFT, worst & ((1 << _SHIFT) - 1)
+    return np.where(is_empty, -1, health).tolist(), np.where(is_empty, -1, launch).tolist()
+
+
+class _Places:
+    """The places of ids, looked up for whole arrays."""
+
+    def __init__(self, places: dict[int, int]) -> None:
+        import numpy as np
+
+        ids = np.fromiter(places, np.int64, len(places))
+        order = np.argsort(ids)
+        self._ids = ids[order]
+        self._places = np.fromiter(places.values(), np.int64, len(places))[order]
+
+    def of(self, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the place of each id, or -1."""
+        import numpy as np
+
+        if not len(self._ids):
+            return np.full(len(ids), -1, np.int64)
+        first, span = self._ids[0], int(self._ids[-1]) - int(self._ids[0]) + 1
+        if span <= 4 * len(self._ids) + 1_000:  # a table is faster than a search, but ids of a log may be far apart
+            table = np.full(span, -1, np.int64)
+            table[self._ids - first] = self._places
+            inside = (ids >= first) & (ids <= self._ids[-1])
+            return table[ids - first] if inside.all() else np.where(inside, table[np.where(inside, ids - first, 0)], -1)
+        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return np.where(self._ids[at] == ids, self._places[at], -1)
+
+
+def _sites(trace: Trace, log: int) -> list[sql.Row]:
+    """Return the launch sites of a log in the order of first execution, each with its kernel and its graph."""
+    return trace.once(_read_sites, log, most=KEPT_LOGS)
+
+
+def _read_sites(trace: Trace, log: int) -> list[sql.Row]:
+    return sql.rows(trace, _SITES, [log])
+
+
+def _steps(trace: Trace, log: int) -> list[int]:
+    return [step for (step,) in sql.rows(trace, _STEPS, [log])]
 
 
 def bands(kinds: Sequence[int], most: int) -> list[tuple[int, int]]:
@@ -167,7 +227,7 @@ def _moves(
 def worst_launch(trace: Trace, log: int, window: Window) -> int | None:
     """Return the first launch in a window with the worst output; None if no output was read there."""
     end = None if window.last_site is None else window.last_site + 1
-    sites = [site for site, _, _ in sql.rows(trace, _SITES, [log])[window.first_site or 0 : end]]
+    sites = [site for site, _, _ in _sites(trace, log)[window.first_site or 0 : end]]
     first, last = window.first_step or 0, window.last_step
     found: int | None = sql.number(trace, _LAUNCH, [log, sites, first, (1 << 62) if last is None else last])
     return found
@@ -175,6 +235,10 @@ def worst_launch(trace: Trace, log: int, window: Window) -> int | None:
 
 def worst_sites(trace: Trace, log: int) -> list[WorstSite]:
     """Return the launch sites whose output was ever worse than zeros, worst first, then in order of time."""
+    return trace.once(_worst_sites, log, most=KEPT_LOGS)
+
+
+def _worst_sites(trace: Trace, log: int) -> list[WorstSite]:
     return sql.records(WorstSite, trace, _WORST_SITES, [log, HEALTH.index("zero"), MOST_WORST])
 
 

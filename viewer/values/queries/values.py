@@ -64,8 +64,8 @@ _UNCHANGED = [
     one.name for one in (*fields(ValuePlace), *fields(Statistics)) if one.name not in ("min", "max", "largest")
 ]
 _VALUES_OF_CALLS = f"""
-    SELECT {COLUMNS} FROM value_rows v WHERE v.launch BETWEEN $1 AND $2 AND list_contains($3, v.call)
-      AND list_contains($4, v.site) ORDER BY v.value
+    SELECT {COLUMNS} FROM value_rows v WHERE v.launch BETWEEN $1 AND $2
+      AND (v.launch = $2 OR (list_contains($3, v.call) AND list_contains($4, v.site))) ORDER BY v.value
 """
 _VERSIONS = """
     SELECT argument, version_site, version_argument, version_moment, version_item FROM arguments
@@ -105,6 +105,12 @@ _SAVED = """
 """
 
 
+KEPT_CALLS = 64
+"""Number of calls whose places an open trace keeps in memory."""
+KEPT_SITES = 1_024
+"""Number of launch sites whose versions an open trace keeps in memory."""
+
+
 class _Version(NamedTuple):
     """The version that an argument reads: the launch site that wrote it, and the place there."""
 
@@ -125,7 +131,7 @@ class _Size(NamedTuple):
 
 def has_values(trace: Trace) -> bool:
     """Return whether the trace has value rows."""
-    return bool(value_row_count(trace) or sql.number(trace, "SELECT value FROM meta WHERE key = 'count:input_rows'"))
+    return sql.has_rows(trace, "value_rows") or sql.has_rows(trace, "input_rows")
 
 
 def value_row_count(trace: Trace) -> int:
@@ -134,7 +140,17 @@ def value_row_count(trace: Trace) -> int:
 
 def call_tree(trace: Trace, call: int) -> dict[int, str]:
     """Return the functions of all calls of the graph call of which `call` is a part."""
+    return trace.once(_call_tree, call, most=KEPT_CALLS)
+
+
+def _call_tree(trace: Trace, call: int) -> dict[int, str]:
+    if not trace.once(_has_nested_calls):
+        return dict(sql.rows(trace, "SELECT call, function FROM calls WHERE call = ?", [call]))
     return dict(sql.rows(trace, _CALL_TREE, [call]))
+
+
+def _has_nested_calls(trace: Trace) -> bool:
+    return sql.row(trace, "SELECT 1 FROM calls WHERE parent IS NOT NULL LIMIT 1") is not None
 
 
 def value_rows(trace: Trace, found: Sequence[StoredValue]) -> list[ValueRow]:
@@ -210,14 +226,22 @@ def launch_values(
     trace: Trace, launch: int, call: int, site: int, arguments: Iterable[ArgumentRow]
 ) -> list[ArgumentValues]:
     """Return the values of each argument before and after a launch."""
-    of_launch = f"SELECT {COLUMNS} FROM value_rows v WHERE v.launch = ? ORDER BY v.value"
-    own = value_rows(trace, sql.records(StoredValue, trace, of_launch, [launch]))
-    versions = _version_rows(trace, launch, call, site)
-    saved = sql.records(SavedTensorRow, trace, _SAVED, [launch])
+    versions = trace.once(_versions, site, most=KEPT_SITES)
+    tree = sorted(call_tree(trace, call))
+    first = trace.once(_first_launch, *tree, most=KEPT_CALLS) if versions else launch
+    read_sites = sorted({row.version_site for row in versions})
+    found = sql.records(StoredValue, trace, _VALUES_OF_CALLS, [first, launch, tree, read_sites])
+    chosen = {version.argument: _latest(found, call, launch, version) for version in versions}
+    stored = {row.value: row for row in found if row.launch == launch}
+    stored |= {row.value: row for rows in chosen.values() for row in rows}
+    rows = {row.value: row for row in value_rows(trace, [stored[value] for value in sorted(stored)])}
+    own = [row for row in rows.values() if row.launch == launch]
+    read = {argument: [rows[row.value] for row in picked] for argument, picked in chosen.items()}
+    saved = sql.records(SavedTensorRow, trace, _SAVED, [launch]) if sql.has_rows(trace, "saved_tensors") else []
     result = []
     for argument in (row.argument for row in arguments):
         mine = [row for row in own if row.argument == argument]
-        before = [row for row in mine if row.moment == "before"] or versions.get(argument, [])
+        before = [row for row in mine if row.moment == "before"] or read.get(argument, [])
         after = [row for row in mine if row.moment == "after"]
         result.append(ArgumentValues(argument, before, after, [row for row in saved if row.argument == argument]))
     return result
@@ -229,18 +253,14 @@ def last_of_version(trace: Trace, site: int, argument: int, launch: int) -> tupl
     return value_rows(trace, found), found[0].step if found else None
 
 
-def _version_rows(trace: Trace, launch: int, call: int, site: int) -> dict[int, list[ValueRow]]:
-    """Return the rows of the version that each argument read."""
-    versions = sql.records(_Version, trace, _VERSIONS, [site])
-    if not versions:
-        return {}
-    tree = sorted(call_tree(trace, call))
-    first = sql.number(trace, "SELECT min(launch) FROM launches WHERE list_contains(?, call)", [tree])
-    sites = sorted({row.version_site for row in versions})
-    found = sql.records(StoredValue, trace, _VALUES_OF_CALLS, [first, launch, tree, sites])
-    chosen = {version.argument: _latest(found, call, launch, version) for version in versions}
-    rows = {row.value: row for row in value_rows(trace, [row for rows in chosen.values() for row in rows])}
-    return {argument: [rows[row.value] for row in picked] for argument, picked in chosen.items() if picked}
+def _versions(trace: Trace, site: int) -> list[_Version]:
+    """Return the version that each argument of a launch site reads."""
+    return sql.records(_Version, trace, _VERSIONS, [site])
+
+
+def _first_launch(trace: Trace, *calls: int) -> int:
+    found: int = sql.number(trace, "SELECT min(launch) FROM launches WHERE list_contains(?, call)", [list(calls)])
+    return found
 
 
 def _latest(found: Sequence[StoredValue], call: int, launch: int, version: _Version) -> list[StoredValue]:
