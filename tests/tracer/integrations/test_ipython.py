@@ -34,6 +34,7 @@ def shown(shell: Any, cell: str) -> tuple[Any, Any]:
     return result, captured
 
 
+@pytest.mark.filterwarnings("ignore")  # the cell imports torch, whose torch/utils/mkldnn.py uses a deprecated function
 def test_a_cell_is_recorded_and_its_findings_are_shown(shell: Any, tmp_path: Path) -> None:
     result, captured = shown(shell, f"%%stepscope --level values --out there\nimport torch\ny = {OVERFLOW}\n1 + 1")
     assert result.success
