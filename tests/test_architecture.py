@@ -233,7 +233,7 @@ def test_sql_stays_in_queries_and_store() -> None:
     assert not wrong
 
 
-CAPABILITIES = {*(capability.folder for capability in registry.CAPABILITIES), "crash", "repro"}
+CAPABILITIES = {*(capability.folder for capability in registry.CAPABILITIES), "crash", "compare", "repro"}
 COMPOSES = {"cli", "report"}
 """Packages that combine capabilities."""
 

@@ -212,7 +212,7 @@ def test_the_extra_is_what_the_commands_ask_for() -> None:
 @pytest.mark.parametrize("name", READING)
 def test_without_the_extra_a_command_says_what_installs_it(name: str) -> None:
     words = {"search": ["x", "y"], "sql": ["x", "y"], "repro": ["x", "-o", "y"], "demo": []}
-    words |= {"export": ["x", "--to", "csv"], "ingest": ["x", "--to", "y"]}
+    words |= {"export": ["x", "--to", "csv"], "ingest": ["x", "--to", "y"], "compare": ["x", "y"]}
     missing = sorted(name.partition(".")[0] for name in PACKAGES)
     said = stepscope(name, *words.get(name, ["x"]), before=WITHOUT.format(missing=missing))
     assert (said.returncode, said.stdout) == (2, "")

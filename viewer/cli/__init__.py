@@ -23,6 +23,7 @@ GROUPS = {
         "search": "ask",
         "sql": "ask",
         "tensor": "ask",
+        "compare": "comparing",
     },
     "Write a ticket": {"report": "reporting", "repro": "reproducing"},
     "Check in CI": {"check": "ask"},

@@ -144,7 +144,7 @@ def echo_json(value: object) -> None:
 def finite(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
     """Refuse nan and inf, which click accepts in any range."""
     if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not a number of seconds.")
+        raise click.BadParameter(f"{value} is not a finite number.")
     return value
 
 

@@ -285,6 +285,7 @@ def test_every_command_stands_it(
     assert run("check", trace)[0] == 1
     assert run("check", trace, "--fail-on", "storage_overlap")[0] == 0
     assert run("search", trace, "alert")[0] == 0
+    assert run("compare", trace, trace)[0] == 0
     assert run("sql", trace, "select event, name, count(*) from records group by all order by all")[0] == 0
     assert run("report", trace, "-o", "report.html")[0] == 0
     assert tags(Path("report.html").read_text("utf-8")) == healthy_tags

@@ -1,0 +1,49 @@
+"""The command that lays two traces side by side: `stepscope compare`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from stepscope.viewer.cli.commands import (
+    ExplainedArgument,
+    ReadingCommand,
+    chosen,
+    echo_json,
+    finite,
+    json_option,
+    latest_option,
+)
+from stepscope.viewer.compare.rows import TOLERANCE
+
+_SIDE = "A trace, or one step of it: TRACE#step=3."
+
+
+@click.command(cls=ReadingCommand)
+@click.argument("left", cls=ExplainedArgument, metavar="A", type=click.Path(readable=False), explanation=_SIDE)
+@click.argument("right", cls=ExplainedArgument, metavar="B", type=click.Path(readable=False), explanation=_SIDE)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    callback=finite,
+    metavar="X",
+    default=TOLERANCE,
+    help="Take minimum, maximum, mean and standard deviation as equal up to this relative difference.",
+)
+@json_option
+@latest_option
+def compare(left: str, right: str, tolerance: float, as_json: bool, latest: bool) -> None:
+    """Find the first launch whose results differ between two runs. Exit with 1 if anything differs."""
+    from dataclasses import replace
+
+    from stepscope.viewer.compare import compare as comparing
+    from stepscope.viewer.compare.text import render
+
+    ours, theirs = (replace(side, trace=chosen(side.trace, latest)) for side in map(comparing.wanted, (left, right)))
+    found = comparing.compare(ours, theirs, tolerance)
+    if as_json:
+        echo_json(found)
+    else:
+        sys.stdout.write(render(found) + "\n")
+    sys.exit(int(found.has_difference))

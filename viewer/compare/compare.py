@@ -1,0 +1,164 @@
+"""Compares two traces, or two steps of one trace."""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepscope.viewer.compare.queries.facts import kernel_facts, run_facts
+from stepscope.viewer.compare.queries.pairs import Pairs, has_step, match, match_logs, side_of
+from stepscope.viewer.compare.queries.values import Values
+from stepscope.viewer.compare.rows import (
+    FORMAT,
+    TOLERANCE,
+    Compared,
+    Comparison,
+    InputDifference,
+    LaunchDifference,
+    Side,
+    Verdict,
+    WithoutPartner,
+)
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.store.two_traces import both
+
+_OF_STEP = re.compile(r"(.+)#step=([0-9]{1,18})")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One side of a comparison."""
+
+    trace: list[str]
+    step: int | None
+
+
+def wanted(text: str) -> Wanted:
+    """Read the name of a side: a trace, or ``trace#step=3``. A file that has such a name is a trace."""
+    found = _OF_STEP.fullmatch(text)
+    return Wanted([text], None) if found is None or Path(text).exists() else Wanted([found[1]], int(found[2]))
+
+
+def compare(left: Wanted, right: Wanted, tolerance: float = TOLERANCE) -> Comparison:
+    """Compare two sides. Raises StepscopeError if one cannot be read or if they have nothing in common."""
+    with ExitStack() as opened:
+        ours = opened.enter_context(open_trace(left.trace))
+        theirs = ours if left.trace == right.trace else opened.enter_context(open_trace(right.trace))
+        return _compare((ours, left), (theirs, right), tolerance)
+
+
+def _compare(left: tuple[Trace, Wanted], right: tuple[Trace, Wanted], tolerance: float) -> Comparison:
+    (ours, of_left), (theirs, of_right) = left, right
+    for trace, side in (left, right):
+        if side.step is not None and not has_step(trace, side.step):
+            raise StepscopeError(f"{side.trace[0]} has no call of a graph in step {side.step}.")
+    sides = side_of(ours, of_left.trace, of_left.step), side_of(theirs, of_right.trace, of_right.step)
+    for counted in sides:
+        if not counted.graphs:
+            raise StepscopeError(f"{counted.trace[0]} has no graph that Inductor compiled, so it cannot be compared.")
+    logs, lost = match_logs(ours, theirs)
+    steps = of_left.step, of_right.step
+    pairs = match(ours, theirs, steps, logs)
+    if not pairs.graphs:
+        raise StepscopeError(
+            f"{of_left.trace[0]} and {of_right.trace[0]} have no graph in common, so there is nothing to compare:"
+            " no graph has equal code, and none of the same function has half of its launch sites in common."
+        )
+    graphs = [(pair.left.graph, pair.right.graph) for pair in pairs.graphs]
+    with both(ours, theirs) as (connection, names):
+        values = Values(connection, names, graphs, pairs.sites, steps, tolerance)
+        first = values.first()
+        inputs = values.inputs(ours, first[0]) if first else []
+        launches = values.launches(ours, first[1]) if first else []
+        if inputs:  # they say why the inputs of the first launch differ
+            launches = [one for one in launches if one.inputs != "differ"]
+        labels = {pair.left.graph: pair.left.label for pair in pairs.graphs}
+        lone = [*lost, *pairs.without_partner, *values.without_partner(labels, all(side.value_rows for side in sides))]
+        compared, growth = values.counted(), values.growth() if first else []
+    verdict, sentence = _verdict(sides, pairs, lone, compared, inputs, launches)
+    is_one_run = ours is theirs
+    return Comparison(
+        FORMAT,
+        *sides,
+        compared_by="statistics",
+        tolerance=tolerance,
+        verdict=verdict,
+        sentence=sentence,
+        facts=[] if is_one_run else [*run_facts(ours, theirs, logs), *kernel_facts(ours, theirs, pairs.sites)],
+        kernels=pairs.kernels,
+        graphs=pairs.graphs,
+        without_partner=lone,
+        compared=compared,
+        inputs=inputs,
+        launches=launches,
+        growth=growth,
+    )
+
+
+def _verdict(
+    sides: tuple[Side, Side],
+    pairs: Pairs,
+    lone: list[WithoutPartner],
+    compared: Compared,
+    inputs: list[InputDifference],
+    launches: list[LaunchDifference],
+) -> tuple[Verdict, str]:
+    """Return what differs first in the order of the left side's launches, and a sentence about it."""
+    given, made = next(iter(inputs), None), next(iter(launches), None)
+    if given is not None and (made is None or given.place.left_launch <= made.place.left_launch):
+        return "input", _input_sentence(given)
+    if made is not None:
+        return ("launch" if made.inputs == "agree" else "output"), _launch_sentence(made)
+    known = _unknown_values(sides, compared)
+    if any(pair.is_same_code is False for pair in pairs.graphs):
+        return "code", f"The generated code differs. {known or 'No value that was compared differs.'}"
+    if any(one.what != "value row" for one in lone):  # which values are read is a choice of the recording
+        return "structure", f"One side has what the other lacks. {known or 'No value that was compared differs.'}"
+    if known and all(pair.is_same_code is None for pair in pairs.graphs):
+        return "nothing compared", f"{known} No log holds generated code that could be compared."
+    return "no difference", f"No difference was found. {known or ''}".strip()
+
+
+def _unknown_values(sides: tuple[Side, Side], compared: Compared) -> str | None:
+    """Return why no values were compared, or None if some were."""
+    if compared.value_rows:
+        return None
+    lacking = [side for side in sides if not side.value_rows]
+    which = "Neither side has" if len(lacking) == 2 else "The left side has no" if lacking[:1] == [sides[0]] else ""
+    which = which or ("The right side has no" if lacking else "No pair of launches has")
+    noun = "values" if lacking else "values that can be compared"
+    return f"{which} {noun}, so results were not compared; `stepscope run --level values` records them."
+
+
+def _input_sentence(found: InputDifference) -> str:
+    tensor, place = found.tensor, found.place
+    name = f"{tensor.program_name} ({tensor.name})" if tensor.program_name else tensor.name
+    return (
+        f"The first difference is an input of graph {place.graph}: {name}, which launch {place.left_launch}"
+        f" ({place.kernel}){_in_step(place.left_step)} is the first to read."
+    )
+
+
+def _launch_sentence(found: LaunchDifference) -> str:
+    place = found.place
+    names = ", ".join(dict.fromkeys(tensor.name for tensor in found.outputs))
+    where = f" ({place.source.place})" if place.source else ""
+    start = (
+        f"The first difference is what launch {place.left_launch}, {place.kernel} of graph {place.graph}{where}, writes"
+        f" to {names}{_in_step(place.left_step)}"
+    )
+    if found.inputs == "agree":
+        return f"{start}: its inputs agree."
+    if found.inputs == "near":
+        return f"{start}. Its inputs differ too, by less than the tolerance, so it may only have amplified them."
+    if found.inputs == "differ":
+        return f"{start}. Its inputs differ, but nothing that was compared before it does."
+    return f"{start}. Not all of its inputs were read on both sides, so they may differ, too."
+
+
+def _in_step(step: int | None) -> str:
+    return "" if step is None else f" in step {step}"

@@ -1,0 +1,214 @@
+"""The comparison of two traces, or of two steps of a trace. Its fields are those of `stepscope compare --json`.
+
+Sizes are in bytes, times in ns, and unknown values are null. Fields are added over time but never renamed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from stepscope.viewer.graphs.rows import SourceLine
+
+TOLERANCE = 1e-5
+FORMAT: Literal["stepscope-compare/1"] = "stepscope-compare/1"
+
+
+@dataclass(frozen=True)
+class Side:
+    trace: list[str]
+    """Names of the trace as they were given."""
+    step: int | None
+    """The only step that is compared; null if all are."""
+    logs: list[str]
+    graphs: int
+    launches: int
+    value_rows: int
+
+
+@dataclass(frozen=True)
+class GraphName:
+    graph: int
+    label: str
+    """Compile id and phase."""
+    frame: str | None
+
+
+@dataclass(frozen=True)
+class GraphPair:
+    left: GraphName
+    right: GraphName
+    is_same_code: bool | None
+    """Whether the generated code is equal apart from names of files and hashes; null if a log does not hold it."""
+    added: int
+    removed: int
+    """Lines of the code in which the sides differ; a changed one counts as added and removed."""
+
+
+@dataclass(frozen=True)
+class KernelChange:
+    """A launch site whose kernel or statement differs between the sides."""
+
+    graph: str
+    kernel: str
+    left_site: int
+    right_site: int
+    source: SourceLine | None
+    lines: list[tuple[str, str]]
+    """Changed lines of the generated code, left and right; a side that lacks the line has an empty text."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A difference of the runs that may explain other differences."""
+
+    topic: Literal["version", "setting", "environment", "arguments", "machine", "compile", "kernel configuration"]
+    name: str
+    left: str | None
+    right: str | None
+
+
+@dataclass(frozen=True)
+class WithoutPartner:
+    """What only one side has."""
+
+    side: Literal["left", "right"]
+    what: Literal["log", "graph", "launch site", "call", "launch", "value row"]
+    name: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Numbers of pairs."""
+
+    graphs: int
+    calls: int
+    launches: int
+    value_rows: int
+    """Pairs of rows whose statistics are known on both sides."""
+    different_value_rows: int
+    not_comparable: int
+    """Pairs of rows that were not read on a side, or of which the sides read different samples."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The statistics of one tensor on one side."""
+
+    dtype: str
+    numel: int
+    nan: int | None
+    positive_infinity: int | None
+    negative_infinity: int | None
+    zero: int | None
+    min: float | None
+    max: float | None
+    mean: float | None
+    std: float | None
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """A tensor whose statistics differ."""
+
+    name: str
+    """Argument of the launch, or input of the call."""
+    program_name: str | None
+    """What the program calls an input or output of the graph, such as ``self.head.weight``; null if unknown."""
+    moment: str
+    item: int | None
+    part: str | None
+    relative: float | None
+    """Largest relative difference of the minimum, maximum, mean and standard deviation; null if only counts differ."""
+    left: Numbers
+    right: Numbers
+
+
+@dataclass(frozen=True)
+class Place:
+    """A launch on both sides."""
+
+    graph: str
+    kernel: str
+    left_site: int
+    right_site: int
+    left_launch: int
+    right_launch: int
+    left_step: int | None
+    right_step: int | None
+    source: SourceLine | None
+
+
+InputState = Literal["agree", "near", "differ", "unknown"]
+"""``near``: they differ by less than the tolerance, and the outputs by less than a hundred times as much. ``unknown``:
+not every input was read on both sides."""
+
+
+@dataclass(frozen=True)
+class LaunchDifference:
+    """A launch whose outputs differ."""
+
+    place: Place
+    inputs: InputState
+    outputs: list[TensorDifference]
+    launches: int
+    """Launches of this site of which the same holds."""
+
+
+@dataclass(frozen=True)
+class InputDifference:
+    """An input of a graph that differs before any launch of the call wrote it, with the first launch that reads it."""
+
+    place: Place
+    tensor: TensorDifference
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a written buffer differs over all pairs of launches of a site."""
+
+    graph: str
+    kernel: str
+    buffer: str
+    left_site: int
+    launches: int
+    different: int
+    first_launch: int
+    first_relative: float | None
+    last_relative: float | None
+    largest_relative: float | None
+
+
+Verdict = Literal["no difference", "input", "launch", "output", "code", "structure", "nothing compared"]
+"""What differs first: ``launch``, whose inputs agree; ``input`` of a graph; ``output``, a launch of which some input is
+unknown or differs by less than the tolerance. If no compared value differs: ``code``, or ``structure``,
+which is what has no partner."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    format: Literal["stepscope-compare/1"]
+    left: Side
+    right: Side
+    compared_by: Literal["statistics"]
+    """Equal statistics do not prove equal bits."""
+    tolerance: float
+    """Relative difference up to which minimum, maximum, mean and standard deviation count as equal."""
+    verdict: Verdict
+    sentence: str
+    facts: list[Fact]
+    kernels: list[KernelChange]
+    graphs: list[GraphPair]
+    without_partner: list[WithoutPartner]
+    compared: Compared
+    inputs: list[InputDifference]
+    """Differing inputs of the first call in which any value differs, at most 100."""
+    launches: list[LaunchDifference]
+    """Launch sites whose inputs agree or are unknown and whose outputs differ, by first launch, at most 100; also that
+    of the first difference, unless an input explains it."""
+    growth: list[Growth]
+    """Written buffers that differ, by first launch, at most 1000."""
+
+    @property
+    def has_difference(self) -> bool:
+        return self.verdict not in ("no difference", "nothing compared")

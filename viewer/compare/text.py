@@ -1,0 +1,181 @@
+"""Renders a comparison for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from stepscope.viewer.compare.rows import (
+    Comparison,
+    Growth,
+    KernelChange,
+    LaunchDifference,
+    Numbers,
+    Place,
+    Side,
+    TensorDifference,
+)
+from stepscope.viewer.text.clean import clean
+from stepscope.viewer.text.formats import plural
+from stepscope.viewer.text.table import aligned
+
+WIDTH = 100
+MOST = 20
+_MOST_CODE = 12
+_LONGEST_NAME = 28
+_NUMBERS = ("min", "max", "mean", "std")
+_COUNTS = {
+    "nan": "NaN", "positive_infinity": "+inf", "negative_infinity": "-inf", "zero": "zero", "numel": "elements",
+    "dtype": "dtype",
+}  # fmt: skip
+
+
+def render(found: Comparison) -> str:
+    """Return the text: the verdict, what may explain it, the numbers, the growth, and what was compared."""
+    parts = [
+        textwrap.wrap(found.sentence, WIDTH),
+        _facts(found),
+        _code(found),
+        _inputs(found),
+        _launches(found),
+        _growth(found.growth),
+        _without_partner(found),
+        _compared(found),
+    ]
+    return "\n\n".join("\n".join(clean(line).rstrip() for line in part) for part in parts if part)
+
+
+def _facts(found: Comparison) -> list[str]:
+    rows = [(fact.topic, fact.name, fact.left or "–", fact.right or "–") for fact in found.facts]
+    return _listed("The runs differ in", [f"  {topic} {name}: {a}  →  {b}" for topic, name, a, b in rows])
+
+
+def _code(found: Comparison) -> list[str]:
+    changed = [pair for pair in found.graphs if pair.is_same_code is False]
+    if not changed:
+        return []
+    lines = []
+    for pair in changed:
+        names = " and ".join(dict.fromkeys((pair.left.label, pair.right.label)))
+        lines.append(f"  graph {names}: {pair.removed} and {pair.added} differing lines")
+    once = {(change.graph, change.kernel, tuple(change.lines)): change for change in reversed(found.kernels)}
+    lines += [line for change in reversed(once.values()) for line in _kernel(change)]
+    return _listed("The generated code differs in", lines, 3 * MOST)
+
+
+def _kernel(change: KernelChange) -> Iterator[str]:
+    yield f"  {change.kernel} of {change.graph}{f', {change.source.place}' if change.source else ''}"
+    if change.source and change.source.code:
+        yield f"      {change.source.code}"
+    for left, right in change.lines[:_MOST_CODE]:
+        yield from (f"    {sign} {text.strip()}" for sign, text in (("-", left), ("+", right)) if text)
+    if len(change.lines) > _MOST_CODE:
+        yield f"    … and {len(change.lines) - _MOST_CODE} more lines"
+
+
+def _inputs(found: Comparison) -> list[str]:
+    lines = [line for one in found.inputs for line in [f"  {_where(one.place)} reads", *_tensor(one.tensor)]]
+    return _listed("Inputs that differ in the first call with a difference", lines, 6 * MOST)
+
+
+def _launches(found: Comparison) -> list[str]:
+    return [
+        *_group(found, "agree", "Launches whose inputs agree and whose outputs differ"),
+        *_group(found, "near", "The first difference, with inputs that differ by less than the tolerance"),
+        *_group(found, "differ", "The first difference"),
+        *_group(found, "unknown", "Launches whose outputs differ and whose inputs were not all read"),
+    ]
+
+
+def _group(found: Comparison, inputs: str, title: str) -> list[str]:
+    these = [one for one in found.launches if one.inputs == inputs]
+    return _listed(title, [line for one in these for line in _launch(one)], 6 * MOST)
+
+
+def _launch(one: LaunchDifference) -> Iterator[str]:
+    times = f", and {plural(one.launches - 1, 'later launch')} of this site" * (one.launches > 1)
+    yield f"  {_where(one.place)}{times}"
+    if one.place.source:
+        yield f"      {one.place.source.place}  {one.place.source.code}"
+    for tensor in one.outputs:
+        yield from _tensor(tensor)
+
+
+def _where(place: Place) -> str:
+    sides = f"launch {place.left_launch}" + (
+        f" (right: {place.right_launch})" if place.right_launch != place.left_launch else ""
+    )
+    step = "" if place.left_step is None else f", step {place.left_step}"
+    if place.right_step != place.left_step:
+        step += f" (right: {place.right_step})"
+    return f"{sides}, {place.kernel} of {place.graph}{step}"
+
+
+def _tensor(tensor: TensorDifference) -> list[str]:
+    name = f"{tensor.name} ({tensor.program_name})" if tensor.program_name else tensor.name
+    part = "".join(f", {what} {value}" for what, value in (("item", tensor.item), ("part", tensor.part)) if value)
+    relative = "" if tensor.relative is None else f", relative difference up to {tensor.relative:.3g}"
+    counts = [
+        key for key in _COUNTS if getattr(tensor.left, key) != getattr(tensor.right, key)
+    ]  # equal counts say nothing about the difference
+    names = [*_NUMBERS, *counts]
+    table = [
+        ["", *(_COUNTS.get(key, key) for key in names)],
+        ["left", *(_cell(tensor.left, key) for key in names)],
+        ["right", *(_cell(tensor.right, key) for key in names)],
+    ]
+    return [f"    {name}{part}{relative}", *(f"      {line}" for line in aligned(table, 1))]
+
+
+def _cell(numbers: Numbers, name: str) -> str:
+    value = getattr(numbers, name)
+    return "–" if value is None else f"{value:.7g}" if isinstance(value, float) else str(value)
+
+
+def _growth(rows: list[Growth]) -> list[str]:
+    if not rows:
+        return []
+    cells = [["launch", "graph", "kernel", "buffer", "differs", "first", "last", "largest"]]
+    for row in rows[:MOST]:
+        numbers = (row.first_relative, row.last_relative, row.largest_relative)
+        differs = f"{row.different} of {row.launches}"
+        shown = ["–" if number is None else f"{number:.2g}" for number in numbers]
+        cells.append([str(row.first_launch), row.graph, _short(row.kernel), _short(row.buffer), differs, *shown])
+    lines = [f"  {line}" for line in aligned(cells, 4)]
+    if len(rows) > MOST:
+        lines.append(f"  … and {plural(len(rows) - MOST, 'more buffer')}; --json lists them")
+    return ["How the relative difference grows over the buffers that are written", *lines]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
+
+
+def _without_partner(found: Comparison) -> list[str]:
+    lines = [f"  {one.side}: {one.name}: {plural(one.count, one.what)}" for one in found.without_partner]
+    return _listed("Without a partner on the other side", lines)
+
+
+def _compared(found: Comparison) -> list[str]:
+    done = found.compared
+    texts = [
+        f"Compared: {plural(done.graphs, 'graph')}, {plural(done.calls, 'call')}, {done.launches:,} launches and"
+        f" {plural(done.value_rows, 'value row')}, of which {done.different_value_rows:,} differ.",
+        f"{plural(done.not_comparable, 'pair')} of value rows could not be compared." if done.not_comparable else "",
+        f"Statistics were compared, not bits: counts exactly; minimum, maximum, mean and standard deviation up to a"
+        f" relative difference of {found.tolerance:g}.",
+    ]
+    sides = [f"{name}: {_side(side)}" for name, side in (("left", found.left), ("right", found.right))]
+    return [*sides, *textwrap.wrap(" ".join(text for text in texts if text), WIDTH)]
+
+
+def _side(side: Side) -> str:
+    step = "" if side.step is None else f", step {side.step}"
+    return f"{', '.join(side.trace)}{step}: {side.launches:,} launches, {plural(side.value_rows, 'value row')}"
+
+
+def _listed(title: str, lines: list[str], most: int = MOST) -> list[str]:
+    if not lines:
+        return []
+    rest = [f"  … and {plural(len(lines) - most, 'more line')}; --json lists everything"] if len(lines) > most else []
+    return [title, *lines[:most], *rest]
