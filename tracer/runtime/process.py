@@ -43,7 +43,7 @@ def run_record(rank: int | None, config: TraceConfig, *, forked: bool = False) -
         world_size=environment_number("WORLD_SIZE"),
         pid=os.getpid(),
         parent_pid=os.getppid(),
-        argv=list(getattr(sys, "orig_argv", sys.argv)),
+        argv=_command(),
         config=compat.changed_settings(),
         level=config.level,
         monotonic_ns=time.perf_counter_ns(),
@@ -54,6 +54,15 @@ def run_record(rank: int | None, config: TraceConfig, *, forked: bool = False) -
         loads_data=_loads_data(torch),
         machine=machine(torch),
     )
+
+
+def _command() -> list[str]:
+    """Return the command of the process; one that `multiprocessing` spawned has the arguments of its parent's script.
+
+    Its own command names only `multiprocessing.spawn`, in whose words no two programs differ.
+    """
+    original = list(getattr(sys, "orig_argv", sys.argv))
+    return [*original[:1], *sys.argv] if "--multiprocessing-fork" in original else original
 
 
 def uncaught_exception() -> UncaughtException | None:
