@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,4 +25,4 @@ def test_the_command_names_the_script(original: list[str], found: list[str], mon
     pytest.importorskip("torch")
     monkeypatch.setattr(sys, "orig_argv", original)
     monkeypatch.setattr(sys, "argv", ["train.py", "--lr", "1"])
-    assert run_record(None, TraceConfig("trace")).argv == found
+    assert run_record(None, TraceConfig(Path("trace"))).argv == found
