@@ -61,9 +61,9 @@ def test_a_plot_of_several_series(visit: Visit, served: str) -> None:
         page.keyboard.press("ArrowRight")
     lines = [
         "op7",
-        "after alloc 28.0 kB (28,000 bytes)",
-        "after free – (not recorded)",
-        "base 90.0 kB (90,000 bytes)",
+        "after alloc: 28.0 kB (28,000 bytes)",
+        "after free: – (not recorded)",
+        "base: 90.0 kB (90,000 bytes)",
     ]
     expect(tip.locator("> *")).to_have_text(lines)
     box: Any = page.locator(".plot").bounding_box()

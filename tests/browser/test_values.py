@@ -127,7 +127,7 @@ def test_plot_is_read_by_keys_and_mouse_and_opens_launches(visit: Visit, served:
     expect(tip).to_contain_text("step 7 · launch 29")
     expect(tip).to_contain_text("NaN 7")
     page.keyboard.press("Home")
-    expect(tip).to_contain_text("largest 64", use_inner_text=True)
+    expect(tip).to_contain_text("largest: 64", use_inner_text=True)
     page.locator(".log-switch input").uncheck()
     box = page.locator(".plot").bounding_box()
     assert box

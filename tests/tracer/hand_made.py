@@ -74,4 +74,4 @@ def ring_rows(rows: IndexRows) -> list[tuple[str, int, int, bool]]:
 
 
 def column(rows: IndexRows, table: str, name: str) -> list[int]:
-    return [value for part in rows.columns[table] for value in part[name].tolist()]
+    return [value for one, part in rows.large_tables() if one == table for value in part[name].tolist()]

@@ -74,7 +74,7 @@ function mountBuffer(box, { buffer: detail, log }, context) {
     const why = version.skipped ?? (version.at_least ? "unknown" : "no finite element");
     return [
       ["", `${series.length > 1 ? `${names[index]} ` : ""}${version.moment} ${kernels[index]}`],
-      ["step", `${steps[index]} · launch ${version.launch} · +${formatNs(starts[index])}`],
+      ["", `step ${steps[index]} · launch ${version.launch} · +${formatNs(starts[index])}`],
       ["largest", exact(version.largest, why)],
       ["min … max", `${formatValue(version.min)} … ${formatValue(version.max)}`],
       ["", version.skipped ?? countsText(version)],

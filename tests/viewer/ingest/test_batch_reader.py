@@ -35,11 +35,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
         path = tmp_path / "log.log"
         path.write_bytes(data)
         rows = logs.read_logs([Source(path, path, len(data), MTIME_NS)])
-        columns = {
-            name: {key: column.tolist() for key, column in part.items()}
-            for name, parts in rows.columns.items()
-            for part in parts
-        }
+        columns = {name: {key: column.tolist() for key, column in part.items()} for name, part in rows.large_tables()}
         return {**{name: found.columns for name, found in rows.tables.items() if found}, **columns}
 
     return tables
