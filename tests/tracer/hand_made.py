@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from types import ModuleType, SimpleNamespace
 
 from stepscope.tracer.inductor import code_swap
@@ -74,4 +75,5 @@ def ring_rows(rows: IndexRows) -> list[tuple[str, int, int, bool]]:
 
 
 def column(rows: IndexRows, table: str, name: str) -> list[int]:
-    return [value for one, part in rows.large_tables() if one == table for value in part[name].tolist()]
+    parts: Any = [part[name] for one, part in rows.large_tables() if one == table]
+    return [value for part in parts for value in part.tolist()]
