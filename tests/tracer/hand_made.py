@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 from stepscope.tracer.inductor import code_swap
 from stepscope.tracer.recorder import Recorder
