@@ -8,7 +8,6 @@ line; `has_payload` in the JSON is the md5 of the payload
 from __future__ import annotations
 
 import hashlib
-import mmap
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -22,7 +21,6 @@ HEADER = re.compile(
 _FIRST = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*")
 _BOUNDARY = re.compile(rb"\n(?!\t|\r?\n)")
 TAB, RETURN = 0x09, 0x0D
-PIECE_BYTES = 1 << 20
 ENVELOPE_KEYS = frozenset(
     {
         "rank",
@@ -78,7 +76,7 @@ class RawRecord(NamedTuple):
     end: int
 
 
-def scan(data: bytes | mmap.mmap) -> Iterator[RawRecord]:
+def scan(data: bytes) -> Iterator[RawRecord]:
     """Yield the positions of the records in a log, in order. Each line that is neither tabbed nor blank is a record.
 
     Blank lines belong to the record before them, since an editor that strips trailing blanks empties payload lines.
@@ -105,33 +103,6 @@ def scan(data: bytes | mmap.mmap) -> Iterator[RawRecord]:
             yield RawRecord(line, start, header_end, payload_start, end)
         line += 1 if payload_start == header_end + 1 == end else data[start:end].count(b"\n")
         start = end
-
-
-def pieces(data: bytes | mmap.mmap, piece_bytes: int = PIECE_BYTES) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, piece) of `data`, cut before lines that begin with ``V``, as all records of PyTorch do.
-
-    A piece is longer than `piece_bytes` only if it has no such line. `scan` finds the same records in the pieces.
-    """
-    size, start = len(data), 0
-    while start < size:
-        length = piece_bytes
-        piece = data[start : start + length]
-        while start + length < size and (cut := piece.rfind(b"\nV", 1) + 1) == 0:
-            length *= 2
-            piece = data[start : start + length]
-        if start + length < size:
-            piece = piece[:cut]
-        yield start, piece
-        if isinstance(data, mmap.mmap):
-            _let_go(data, start, start + len(piece))
-        start += len(piece)
-
-
-def _let_go(data: mmap.mmap, start: int, end: int) -> None:
-    """Release the memory of complete pages of the file that have been read; they can be read from the file again."""
-    if hasattr(mmap, "MADV_DONTNEED"):
-        first, last = (place - place % mmap.PAGESIZE for place in (start, end))
-        data.madvise(mmap.MADV_DONTNEED, first, max(last - first, 1))
 
 
 def decode_payload(raw: bytes) -> bytes:

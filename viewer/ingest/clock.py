@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import calendar
-import mmap
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -12,6 +11,7 @@ from typing import Any
 from stepscope.tracer.schema.log_format import HEADER, decode_payload, scan
 from stepscope.viewer.ingest.bounds import time_ns, whole_number
 from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.ingest.log_bytes import LogBytes
 
 YEAR_S = 366 * 86_400
 DAY_S = 86_400
@@ -63,7 +63,7 @@ class LogClock:
         return found
 
 
-def clock_of(data: bytes | mmap.mmap, mtime_ns: int) -> LogClock:
+def clock_of(data: bytes | LogBytes, mtime_ns: int) -> LogClock:
     """Return the clock of a log: by its run record, else by torch's spans, which have unix times, else by its mtime."""
     run = _first_payload(data, b'"stepscope_run"')
     if run is not None:
@@ -94,7 +94,7 @@ def unix_ns_of(stamp_us: Any) -> int | None:
     return whole_us * 1000 + round((stamp_us - whole_us) * 1000)
 
 
-def _first_payload(data: bytes | mmap.mmap, marker: bytes) -> tuple[tuple[bytes, ...], dict[str, Any]] | None:
+def _first_payload(data: bytes | LogBytes, marker: bytes) -> tuple[tuple[bytes, ...], dict[str, Any]] | None:
     """Return the time stamp and payload of the first record whose header contains `marker`, or None."""
     begin = data[:_SEARCHED_BYTES]
     found = begin.find(marker)

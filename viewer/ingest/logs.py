@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
 from stepscope.tracer.schema.constants import ARTIFACT_PREFIX
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.clock import LogClock, clock_of
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.lenient_json import dumps
+from stepscope.viewer.ingest.log_bytes import log_bytes
 from stepscope.viewer.ingest.reader import LogRecord, RecordHeader, read_records
 from stepscope.viewer.ingest.record_columns import RecordColumns
 from stepscope.viewer.ingest.recorder.run_facts import NewerFormat
@@ -22,12 +22,14 @@ from stepscope.viewer.ingest.rows import IndexRows, without_collection
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.ingest.torch_trace.kinds import KNOWN_EVENTS, UNKNOWN_PREFIX
 from stepscope.viewer.ingest.torch_trace.rank_facts import RankFacts, rank_in_name
-from stepscope.viewer.ingest.torch_trace.torch_events import CHROMIUM_EVENT, StringTable, TorchEvents
+from stepscope.viewer.ingest.torch_trace.torch_events import StringTable, TorchEvents
 from stepscope.viewer.ingest.watch import tell
 
 MOST_UNKNOWN = 50
 AT_ONCE_BYTES = 1 << 23
 """Total size of the logs above which numpy saves more time than its import takes."""
+_MOST_KINDS = 1000
+Reader = Callable[[LogRecord], None]
 Relatives = Callable[[int | None], Sequence[StringTable]]
 
 
@@ -128,7 +130,7 @@ def _read_log(
             damage.add("empty_file", "the file is empty")
         return log
     try:
-        with _mapped(source) as data:
+        with log_bytes(source.data_path, source.size) as data:
             log.clock = clock_of(data, source.mtime_ns)
             first = rows.new_id("records", 0)
             records = read_records(data, damage, log.clock, columns, first, at_once=at_once, passed=passed)
@@ -149,38 +151,29 @@ def _read_log(
     return log
 
 
-@contextmanager
-def _mapped(source: Source) -> Iterator[mmap.mmap]:
-    """Map a log up to the size at which it was found: what is appended meanwhile belongs to the next reading."""
-    with source.data_path.open("rb") as file:
-        size = min(source.size, os.fstat(file.fileno()).st_size)
-        if not size:
-            raise OSError("it became empty while it was read")
-        with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
-            yield data
-
-
 def _take_records(log: _Log, records: Iterable[LogRecord], unknown: Counter[str]) -> None:
-    """Pass each record to its readers. Chromium events are by far the most frequent and share their headers, so they
-    are only checked per header and skip the other readers."""
+    """Pass each record to its readers. Chromium events are by far the most frequent and share their headers, so what
+    is the same for all records of a header is done once."""
     header: RecordHeader | None = None
     renamed: RecordHeader | None = None
+    readers: Sequence[Reader] = ()
     ids = log.torch.ids
+    readers_of = lru_cache(_MOST_KINDS)(partial(_readers_of, log, unknown))
     for record in records:
         try:
             if record.header is not header or ids.changed:
                 if header is None:
                     log.pid, log.first_time_ns = record.pid, record.time_ns
                 header, renamed, ids.changed = record.header, ids.other_header(record), False
-                log.torch.note_attempt(record if renamed is None else record._replace(header=renamed))
+                readers = readers_of(header.event, header.name)
+                if header.compile_id is not None:
+                    log.torch.note_attempt(record if renamed is None else record._replace(header=renamed))
             if renamed is not None:
                 record = record._replace(header=renamed)
             if header.pid != log.pid or (header.rank is not None and header.rank != log.rank):
                 _check_origin(log, record)
-            if header.event == CHROMIUM_EVENT:
-                log.torch.read_span(record)
-            else:
-                _take(log, record, unknown)
+            for reader in readers:
+                reader(record)
         except StepscopeError:
             raise
         except Exception as error:
@@ -188,14 +181,16 @@ def _take_records(log: _Log, records: Iterable[LogRecord], unknown: Counter[str]
             log.damage.add("not_understood", text, record.line, record.byte)
 
 
-def _take(log: _Log, record: LogRecord, unknown: Counter[str]) -> None:
-    if record.event not in KNOWN_EVENTS:
-        unknown[record.event[:100]] += 1
-    log.torch.read(record)
-    if record.event == "artifact" and (record.name or "").startswith(ARTIFACT_PREFIX):
-        log.runtime.read(record)
+def _readers_of(log: _Log, unknown: Counter[str], event: str, name: str | None) -> Sequence[Reader]:
+    """Return what reads records with this event and name, in its order."""
+    readers: list[Reader | None] = [*log.torch.readers_of(event, name)]
+    if event not in KNOWN_EVENTS:
+        readers.insert(0, lambda record: unknown.update([record.event[:100]]))
+    if event == "artifact" and (name or "").startswith(ARTIFACT_PREFIX):
+        readers.append(log.runtime.read)
     else:
-        log.ranks.read(record)
+        readers.append(log.ranks.reader_of(event, name))
+    return [reader for reader in readers if reader is not None]
 
 
 def _check_origin(log: _Log, record: LogRecord) -> None:

@@ -5,7 +5,6 @@ Well-formed records are read in batches; `scan` reads all others line by line.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,13 +19,13 @@ from stepscope.tracer.schema.log_format import (
     decode_payload,
     decode_payload_crlf,
     payload_digest,
-    pieces,
     scan,
 )
 from stepscope.viewer.ingest import lenient_json
-from stepscope.viewer.ingest.bounds import whole_number
+from stepscope.viewer.ingest.bounds import NUMBERS, whole_number
 from stepscope.viewer.ingest.clock import LogClock
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
+from stepscope.viewer.ingest.log_bytes import LogBytes, pieces
 from stepscope.viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, UNKNOWN, RecordColumns, SharedColumns
 from stepscope.viewer.ingest.torch_trace.kinds import COMPILE_ERROR, NO_ID, UNREADABLE, is_of_a_compile
 
@@ -60,7 +59,8 @@ class RecordHeader:
         if value and type(value) is dict:
             name = name or lenient_json.text(value.get("filename"))
             encoding = lenient_json.text(value.get("encoding"))
-        return SharedColumns(self.pid, self.source, self.event, name, encoding, self.compile_id, self.attempt)
+        columns = (self.pid, self.source, self.event, name, encoding, self.compile_id, self.attempt)
+        return tuple.__new__(SharedColumns, columns)
 
 
 class LogRecord(NamedTuple):
@@ -114,7 +114,7 @@ _Found = tuple[RecordHeader, int]
 
 
 def read_records(
-    data: bytes | mmap.mmap,
+    data: bytes | LogBytes,
     damage: Damage,
     clock: LogClock,
     columns: RecordColumns,
@@ -147,12 +147,12 @@ class _Reader:
         self._line = 1
         """Line at which the current piece begins."""
 
-    def by_lines(self, data: bytes | mmap.mmap) -> Iterator[LogRecord]:
+    def by_lines(self, data: bytes | LogBytes) -> Iterator[LogRecord]:
         for byte, piece in pieces(data):
             yield from self._by_lines(piece, self._line, byte)
             self._line += piece.count(b"\n")
 
-    def at_once(self, data: bytes | mmap.mmap) -> Iterator[LogRecord]:
+    def at_once(self, data: bytes | LogBytes) -> Iterator[LogRecord]:
         for byte, piece in pieces(data):
             yield from self._at_once(piece, byte)
             self._passed(byte + len(piece))
@@ -346,10 +346,11 @@ def _content(header: Any) -> _Content | None:
 
 def ids_of(envelope: Mapping[str, Any]) -> tuple[str | None, int | None] | None:
     """Return compile id and attempt, or None if one of their numbers is impossible."""
-    autograd, attempt = envelope.get("compiled_autograd_id"), envelope.get("attempt")
-    frame, compile_number = envelope.get("frame_id"), envelope.get("frame_compile_id")
+    get = envelope.get
+    autograd, attempt = get("compiled_autograd_id"), get("attempt")
+    frame, compile_number = get("frame_id"), get("frame_compile_id")
     for number in (frame, compile_number, attempt, autograd):
-        if number is not None and not (whole_number(number) is not None and number >= 0):
+        if number is not None and not (type(number) is int and 0 <= number < NUMBERS.stop):
             return None
     inside = f"{frame}/{compile_number}" if frame is not None and compile_number is not None else None
     if autograd is not None:

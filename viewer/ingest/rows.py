@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
@@ -89,6 +89,12 @@ class IndexRows:
     def extend(self, table: str, columns: Mapping[str, Collection[Any]]) -> None:
         """Add rows given as columns of Python values."""
         self.tables[table].extend(columns)
+
+    def extend_rows(self, table: str, names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
+        """Add rows given as tuples, whose values are in the order of `names`."""
+        known, columns = self.tables[table], list(zip(*rows, strict=True))
+        if columns:
+            known.extend(dict(zip(names, columns, strict=True)))
 
     def add_columns(self, table: str, columns: dict[str, Column]) -> None:
         self.columns[table].append(columns)

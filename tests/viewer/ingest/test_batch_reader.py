@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import mmap
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.schema import log_format
 from stepscope.viewer.ingest import logs
 from stepscope.viewer.ingest.batch_reader import MARKS
+from stepscope.viewer.ingest.log_bytes import log_bytes, pieces
 from stepscope.viewer.ingest.sources import Source
 from tests.logs.synthetic import LogBuilder
 from tests.viewer.conftest import sample_logs
@@ -27,8 +27,7 @@ MTIME_NS = 1_773_480_420 * 10**9
 
 @pytest.fixture
 def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
-    cut = log_format.pieces
-    monkeypatch.setattr("stepscope.viewer.ingest.reader.pieces", lambda data: cut(data, PIECE_BYTES))
+    monkeypatch.setattr("stepscope.viewer.ingest.reader.pieces", lambda data: pieces(data, PIECE_BYTES))
 
     def tables(data: bytes, at_once: bool) -> Tables:
         monkeypatch.setattr(logs, "AT_ONCE_BYTES", 0 if at_once else 1 << 60)
@@ -131,13 +130,22 @@ def test_a_long_event_is_read_without_its_list(read: Read) -> None:
     assert len(read(broken, True)["spans"]["name"]) == 12
 
 
-@pytest.mark.parametrize("mapped", [False, True])
-def test_pieces_are_the_whole_log(tmp_path: Path, mapped: bool) -> None:
+@pytest.mark.parametrize("opened", [False, True])
+def test_pieces_are_the_whole_log(tmp_path: Path, opened: bool) -> None:
     data = whole_log() * 3
     path = tmp_path / "log"
-    path.write_bytes(data)
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-        found = list(log_format.pieces(view if mapped else data, 5000))
+    path.write_bytes(data + b"written later")
+    with log_bytes(path, len(data)) as view:
+        found = list(pieces(view if opened else data, 5000))
         assert b"".join(piece for _, piece in found) == data
         assert [start for start, _ in found] == [sum(len(p) for _, p in found[:i]) for i in range(len(found))]
         assert view[:] == data
+
+
+def test_a_log_that_becomes_shorter_ends_earlier(tmp_path: Path) -> None:
+    data = whole_log() * 3
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    with log_bytes(path, len(data)) as view:
+        os.truncate(path, 7000)
+        assert b"".join(piece for _, piece in pieces(view, 2000)) == data[:7000]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -29,6 +30,7 @@ _PROFILE = re.compile(r"(get|put)_((?:\w+_)?code_state)$")
 _CACHES = {"fx_graph_bundled": "bundled"}
 _STATES = frozenset(["hit", "miss", "bypass", "saved"])
 _MOST_FRAMES = 200
+_METRIC_COLUMNS = ("record", "name", "number", "text")
 _EXACT = 2**53
 ResolveFile = Callable[[object], str]
 
@@ -54,16 +56,22 @@ class CompilationRows:
         self.log, self.rows = log, rows
         self._exports: list[tuple[int, str, dict[str, Any]]] = []
         """(record, event, value) of each."""
+        self._metric_rows: list[tuple[int, str, float | None, str | None]] = []
         self._readers: Mapping[str, Callable[[LogRecord, dict[str, Any]], None]] = {
             **dict.fromkeys(METRICS_EVENTS, self._metrics),
             **dict.fromkeys(_EXPORTS, self._export),
             "create_symbol": self._symbol,
         }
 
-    def read(self, record: LogRecord) -> None:
-        reader = self._readers.get(record.event)
-        if reader is not None and isinstance(record.value, dict):
-            reader(record, record.value)
+    def reader_of(self, event: str) -> Callable[[LogRecord], None] | None:
+        """Return what reads records of this event, or None."""
+        reader = self._readers.get(event)
+        return None if reader is None else partial(_read_object, reader)
+
+    def add_metrics(self) -> None:
+        """Add the rows of all metrics."""
+        if self._metric_rows:
+            self.rows.extend_rows("metrics", _METRIC_COLUMNS, self._metric_rows)
 
     def finish(self, file_name: ResolveFile) -> None:
         """Add the rows with file names, which `file_name` looks up in the string tables."""
@@ -106,22 +114,20 @@ class CompilationRows:
         )
 
     def _metrics(self, record: LogRecord, value: dict[str, Any]) -> None:
+        number, add = record.record, self._metric_rows.append
         for name, item in islice(value.items(), _MOST_FIELDS):
             if item is None:
                 if name == SKIP_REASON:
-                    self._add_metric(record.record, name, None, None)
+                    add((number, name, None, None))
             elif type(item) is int and -_EXACT < item < _EXACT:
-                self._add_metric(record.record, name, float(item), None)
+                add((number, name, float(item), None))
             elif item is True or item is False:
-                self._add_metric(record.record, name, float(item), "true" if item else "false")
+                add((number, name, float(item), "true" if item else "false"))
             elif name not in _SETTINGS:
-                self._add_metric(record.record, name, *_number_and_text(name, item))
+                add((number, name, *_number_and_text(name, item)))
         setting = _CUDAGRAPHS.search(text(value.get("inductor_config")) or "")
         if setting is not None:
-            self._add_metric(record.record, CUDAGRAPHS, float(setting[1] == "true"), setting[1])
-
-    def _add_metric(self, record: int, name: str, number: float | None, words: str | None) -> None:
-        self.rows.add("metrics", record=record, name=name, number=number, text=words)
+            add((number, CUDAGRAPHS, float(setting[1] == "true"), setting[1]))
 
     def _symbol(self, record: LogRecord, value: dict[str, Any]) -> None:
         self.rows.add(
@@ -153,6 +159,11 @@ _EXPORTS: Mapping[str, tuple[str, str, str, str]] = {
     "exported_program": ("", "", "", ""),
 }
 """Event -> names of the fields with its subject, result, reason and node."""
+
+
+def _read_object(reader: Callable[[LogRecord, dict[str, Any]], None], record: LogRecord) -> None:
+    if isinstance(record.value, dict):
+        reader(record, record.value)
 
 
 def _number_and_text(name: str, item: Any) -> tuple[float | None, str | None]:

@@ -66,11 +66,9 @@ class RankFacts:
         self._wrappers: dict[str | None, tuple[int, list[Collective]]] = {}
         """Compile id -> the last wrapper with collectives, whose schedule may follow."""
 
-    def read(self, record: LogRecord) -> None:
-        """Read one record; an invalid form is counted, never raised."""
-        reader = self._readers.get((record.name or "") if record.event == "artifact" else record.event)
-        if reader is not None:
-            reader(record)
+    def reader_of(self, event: str, name: str | None) -> Callable[[LogRecord], None] | None:
+        """Return what reads records with this event and name, or None; an invalid form is counted, never raised."""
+        return self._readers.get((name or "") if event == "artifact" else event)
 
     def _output_code(self, record: LogRecord) -> None:
         """Keep the operators, sizes and groups of the collectives in a generated wrapper."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.clock import unix_ns_of
 from stepscope.viewer.ingest.lenient_json import dumps
-from stepscope.viewer.ingest.rows import TableRows
+from stepscope.viewer.ingest.rows import IndexRows
 
 _DEEPEST = 1000
 OUTER_SPANS = ("dynamo", "entire_frame_compile")
 """Names of the span around a complete compile, in newer and in older versions of PyTorch."""
 _LONGEST_ARGUMENT = 200
+_SPAN_COLUMNS = ("log", "name", "compile_id", "thread", "depth", "start_unix_ns", "duration_ns", "self_ns")
+_MARK_COLUMNS = ("log", "name", "compile_id", "thread", "depth", "unix_ns", "kind", "arguments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ class Spans:
         """`prefix` is added to compile ids."""
         self._log, self.prefix = log, prefix
         self._open: defaultdict[int, list[_Open]] = defaultdict(list)
-        self.rows, self.marks = TableRows(), TableRows()
+        self._rows: list[tuple[int, str, str | None, int, int, int, int, int]] = []
+        self._marks: list[tuple[int, str, str | None, int, int, int, str, str | None]] = []
 
     def read(self, event: dict[str, Any]) -> CompileSpan | None:
         """Return the span that `event` ends if it is in `OUTER_SPANS` or the outermost of a compile without an id."""
@@ -78,10 +82,17 @@ class Spans:
             if one.compile_id is not None and one.name in OUTER_SPANS
         }
 
-    def finish(self) -> None:
-        """Turn all spans that are still open into marks."""
+    def ended(self) -> Iterator[CompileSpan]:
+        """Yield all spans that have ended."""
+        for _, name, compile_id, _, _, start_ns, duration_ns, _ in self._rows:
+            yield CompileSpan(name, compile_id, start_ns, duration_ns)
+
+    def finish(self, rows: IndexRows) -> None:
+        """Turn all spans that are still open into marks, and add the rows."""
         for thread, stack in self._open.items():
             self._never_ended(thread, stack)
+        rows.extend_rows("spans", _SPAN_COLUMNS, self._rows)
+        rows.extend_rows("span_marks", _MARK_COLUMNS, self._marks)
 
     def _end(
         self, stack: list[_Open], name: str, end_ns: int, thread: int, event: dict[str, Any]
@@ -100,18 +111,7 @@ class Spans:
             stack[place - 1].inner_ns += duration_ns
         compile_id, start_ns = self._compile_id(event), begun.start_ns
         self_ns = max(0, duration_ns - begun.inner_ns)
-        self.rows.add(
-            {
-                "log": self._log,
-                "name": name,
-                "compile_id": compile_id,
-                "thread": thread,
-                "depth": begun.depth,
-                "start_unix_ns": start_ns,
-                "duration_ns": duration_ns,
-                "self_ns": self_ns,
-            }
-        )
+        self._rows.append((self._log, name, compile_id, thread, begun.depth, start_ns, duration_ns, self_ns))
         if name in OUTER_SPANS:
             return CompileSpan(name, compile_id, start_ns, duration_ns)
         return CompileSpan(name, begun.compiles, start_ns, duration_ns) if begun.compiles else None
@@ -128,18 +128,7 @@ class Spans:
     def _add_mark(
         self, name: str, compile_id: str | None, thread: int, depth: int, unix_ns: int, kind: str, arguments: str | None
     ) -> None:
-        self.marks.add(
-            {
-                "log": self._log,
-                "name": name,
-                "compile_id": compile_id,
-                "thread": thread,
-                "depth": depth,
-                "unix_ns": unix_ns,
-                "kind": kind,
-                "arguments": arguments,
-            }
-        )
+        self._marks.append((self._log, name, compile_id, thread, depth, unix_ns, kind, arguments))
 
 
 def compile_id_of(event: dict[str, Any]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,27 +92,23 @@ class TorchEvents:
             if attempt and attempt > compile.last_attempt:
                 compile.last_attempt = attempt
 
-    def read(self, record: LogRecord) -> None:
-        """Read one record; an invalid form is counted, never raised."""
-        self.facts.read(record)
-        reader: Callable[[LogRecord], None] | None
-        if record.event == "artifact":
-            reader = self._artifacts.get(record.name or "", self._other_artifact)
-        else:
-            reader = self._events.get(record.event)
-        if reader is not None:
-            reader(record)
+    def readers_of(self, event: str, name: str | None) -> list[Callable[[LogRecord], None]]:
+        """Return what reads records with this event and name; an invalid form is counted, never raised."""
+        if event == CHROMIUM_EVENT:
+            return [self.read_span]
+        if event == "artifact":
+            return [self._artifacts.get(name or "", self._other_artifact)]
+        return [reader for reader in (self.facts.reader_of(event), self._events.get(event)) if reader is not None]
 
-    def compiling(self) -> list[Compiling]:
-        """Return the spans in which the process compiled, in unix ns."""
-        rows = (row for spans in self._spans.values() for row in spans.rows)
-        return [
-            Compiling(row["start_unix_ns"], row["start_unix_ns"] + row["duration_ns"], row["compile_id"])
-            for row in rows
-        ]
+    def compiling(self) -> Iterator[Compiling]:
+        """Yield the spans in which the process compiled, in unix ns."""
+        for spans in self._spans.values():
+            for span in spans.ended():
+                yield Compiling(span.start_ns, span.start_ns + span.duration_ns, span.compile_id)
 
     def finish(self, inherited: Iterable[StringTable] = ()) -> None:
         """Add the rows of all compiles and spans."""
+        self.facts.add_metrics()
         tables = [self.strings, *self._fitting(inherited)]
         named = self._named_frames()
         in_flight = {key: name for spans in self._spans.values() for key, name in spans.in_flight().items()}
@@ -135,9 +131,7 @@ class TorchEvents:
         names = self.strings
         self.rows.extend("strings", {"log": [self.log] * len(names), "id": list(names), "text": list(names.values())})
         for spans in self._spans.values():
-            spans.finish()
-            self.rows.extend("spans", spans.rows.columns)
-            self.rows.extend("span_marks", spans.marks.columns)
+            spans.finish(self.rows)
 
     def _fitting(self, tables: Iterable[StringTable]) -> list[StringTable]:
         """Return the string tables that this process may have inherited, likeliest first: the last frame of a compile's
