@@ -33,7 +33,7 @@ def in_first_column(text: str, pattern: str) -> list[str]:
     return [name for cell in cells for name in re.findall(pattern, cell)]
 
 
-@pytest.mark.parametrize("name", ["generate_format.py", "generate_schemas.py"])
+@pytest.mark.parametrize("name", ["generate_findings.py", "generate_format.py", "generate_schemas.py"])
 def test_what_is_generated_is_current(name: str) -> None:
     done = subprocess.run([sys.executable, str(ROOT / "docs" / name), "--check"], check=False)
     assert done.returncode == 0, f"what it makes is not current: run `python docs/{name}`"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _OF_RECORDERS = (
     "values.nonfinite", "values.uninitialised_read", "values.storage_overlap", "values.changed_without_writer",
+    "values.exploding_values", "values.parameter_jump", "values.lost_update", "values.dead_activation",
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
     "crash.crash", "crash.exception", "logs.not_recorded",
 )  # fmt: skip
@@ -26,10 +27,10 @@ _OF_COMPILES = (
 _OF_EXPORTS = ("compiles.draft_export",)
 _OF_RANKS = ("ranks.rank_divergence",)
 _OF_LOGS = ("logs.unread_log",)
-_MODULES = (*_OF_RECORDERS, *_OF_COMPILES, *_OF_EXPORTS, *_OF_RANKS, *_OF_LOGS)
+MODULES = (*_OF_RECORDERS, *_OF_COMPILES, *_OF_EXPORTS, *_OF_RANKS, *_OF_LOGS)
 """Registry with the module of each kind. A module that cannot find anything in a trace is not imported, to save
 time."""
-_MODULE_OF = {module.rpartition(".")[2]: module for module in _MODULES}
+_MODULE_OF = {module.rpartition(".")[2]: module for module in MODULES}
 KINDS = tuple(_MODULE_OF)
 _ORDER = ("critical", "warning", "info")
 _LAST = 2**63
@@ -78,7 +79,7 @@ def _find_all(trace: Trace) -> list[Finding]:
 
     evidence = Evidence(trace)
     timed: list[Timed] = []
-    for module in _MODULES:
+    for module in MODULES:
         try:
             if _is_possible(module, evidence):
                 timed += import_module(f"{__name__}.{module}").find(evidence)

@@ -1,0 +1,48 @@
+"""Trains a small model; the argument says what goes wrong: nothing, a spike of the learning rate, or all the rest.
+
+python -m tests.capture.trend_program healthy|spike|sick
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from torch import Tensor, nn
+
+STEPS, SPIKE = 10, 6
+
+
+class Model(nn.Module):
+    def __init__(self, bias: float, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(16, 32), nn.Linear(32, 1)
+        nn.init.constant_(self.first.bias, bias)
+        self.register_buffer("calls", torch.full((1,), 250.0, dtype=dtype))
+        self.calls: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls.add_(1)
+        hidden: Tensor = torch.relu(self.first(x))
+        return hidden @ self.last.weight.t() + self.last.bias
+
+
+def main(what: str) -> None:
+    torch.manual_seed(0)
+    is_sick = what == "sick"
+    model = Model(-50.0 if is_sick else 0.1, torch.bfloat16 if is_sick else torch.float32)
+    growing = torch.ones(16)
+    compiled = torch.compile(model)
+    scale = torch.compile(lambda x: x * 9.0) if is_sick else torch.compile(lambda x: x * 1.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(STEPS):
+        optimizer.param_groups[0]["lr"] = 40.0 if what == "spike" and step == SPIKE - 1 else 1e-3
+        growing = scale(growing)
+        loss = compiled(torch.randn(8, 16)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,120 @@
+"""Findings about the course of a tensor over steps: each on a log that has it and on a healthy one like it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.findings.values.exploding_values import climb_of
+from stepscope.viewer.findings.values.lost_update import is_lost, stop_of
+from stepscope.viewer.findings.values.parameter_jump import jump_of
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.trends import Course
+from tests.logs.synthetic import LogBuilder
+from tests.logs.value_logs import NAN, Program, Stat, ValueLog
+
+Open = Callable[[LogBuilder | bytes], Trace]
+
+
+def course(numbers: Sequence[float | None], dtype: str = "float32") -> Course:
+    steps = list(range(len(numbers)))
+    return Course(0, 0, 0, None, "after", dtype, 64, steps, list(numbers), steps, [one is None for one in numbers])
+
+
+def of_size(largest: float) -> Stat:
+    return Stat(min=-largest, max=largest, mean=0.0, std=largest / 2)
+
+
+def test_growth_that_begins_first_is_the_finding(opened: Open) -> None:
+    program = (
+        Program()
+        .launch("extern_kernels.mm", ["primals_1", "primals_2"], ["buf0"], aten=["aten.mm"])
+        .launch("cpp_fused_exp_0", ["buf0"], ["buf1"], "cpp", aten=["aten.exp"])
+    )
+    log = ValueLog(program)
+    for step in range(9):
+        weight = of_size(3.0 ** max(step - 2, 0))
+        product = Stat(nan=64, min=None, max=None, mean=None, std=None, first_bad=0) if step == 8 else weight
+        late = of_size(10.0 ** (3 * max(step - 3, 0)))
+        log.call(program, step, primals_2_before=weight, buf0_after=product, buf1_after=NAN if step == 8 else late)
+    (finding,) = [one for one in all_findings(opened(log.end())) if one.kind == "exploding_values"]
+    assert (finding.severity, finding.step, finding.launch) == ("warning", 3, 7)
+    assert finding.title.startswith("buf1 (model.py:11) grew by a factor of 1,000 per step from step 3 on until")
+    assert finding.evidence["first_nonfinite_step"] == 8
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0],
+        [2.0**n for n in range(10)],  # grows, and is still small
+        [1e-9, 1e-7, 1e-5, 1e-3, 0.1, 1.0, 1.0, 1.0],
+        [1e6] * 8,
+        [1.0, 1e9, 1.0, 1e9, 1.0, 1e9],
+        [1e-3, 1e3, 1e9],
+        [None] * 6,
+    ],
+)
+def test_what_does_not_explode(numbers: list[float | None]) -> None:
+    assert climb_of(course(numbers)) is None
+
+
+def test_a_climb_begins_where_the_growth_begins() -> None:
+    climb = climb_of(course([5.0, 4.0, 1.0, 10.0, 100.0, 1000.0, 10000.0]))
+    assert climb is not None
+    assert (climb.first, climb.last, climb.is_lost, climb.growth) == (2, 6, False, 10000.0)
+
+
+def test_a_jump_needs_quiet_steps_before() -> None:
+    jump = jump_of(course([1.0, 1.01, 1.02, 1.03, 9.0, 9.1]))
+    assert jump is not None
+    assert jump.position == 4
+    assert math.isclose(jump.factor, 9.0 / 1.03)
+    for healthy in ([1.0, 1.5, 2.2, 3.1, 9.5], [1.0, 9.0, 9.0, 9.0, 9.0], [1.0, 1.0, 1.0, 1.0, 2.0, 2.0], [1.0] * 9):
+        assert jump_of(course(healthy)) is None
+
+
+def test_a_counter_that_its_dtype_stops() -> None:
+    stop = stop_of(course([254.0, 255.0, 256.0, 256.0, 256.0, 256.0], "bfloat16"))
+    assert stop is not None
+    assert (stop.position, stop.amount) == (2, 1.0)
+    kept = [254.0, 255.0, 256.0, 256.0, 256.0, 256.0]
+    assert stop_of(course(kept)) is None  # float32 could go on, so the program stopped counting
+    assert stop_of(course([1.0, 2.0, 3.0, 3.0, 3.0, 3.0], "bfloat16")) is None
+    assert stop_of(course([255.0, 256.0, 256.0], "bfloat16")) is None
+
+
+@given(st.floats(2.0**-10, 2.0**10, width=16), st.floats(2.0**-10, 2.0**10, width=16))
+def test_a_lost_amount_is_what_float16_loses(value: float, amount: float) -> None:
+    added = np.float16(value) + np.float16(amount)
+    if is_lost(value, amount, "float16") and amount < float(np.spacing(np.float16(value))) / 2:
+        assert added == np.float16(value)
+    if added == np.float16(value):
+        assert is_lost(value, amount, "float16")
+
+
+def test_an_activation_that_is_dead(opened: Open) -> None:
+    program = Program().launch("cpp_fused_relu_0", ["primals_1"], ["buf0"], "cpp", aten=["aten.relu"])
+    dead, part = ValueLog(program), ValueLog(program)
+    for step in range(6):
+        zeros = Stat(zero=64, min=0.0, max=0.0, mean=0.0, std=0.0)
+        dead.call(program, step, buf0_after=zeros)
+        part.call(program, step, buf0_after=zeros if step != 3 else Stat(zero=63, min=0.0))
+    (finding,) = all_findings(opened(dead.end()))
+    assert (finding.kind, finding.severity, finding.evidence["steps"]) == ("dead_activation", "warning", 6)
+    assert finding.title == "buf0, the output of relu (model.py:10), is zero everywhere in every step"
+    assert all_findings(opened(part.end())) == []
+
+
+def test_zeros_that_come_from_zeros_are_no_finding(opened: Open) -> None:
+    program = Program().launch("cpp_fused_relu_0", ["primals_1"], ["buf0"], "cpp", aten=["aten.relu"])
+    log = ValueLog(program)
+    for step in range(6):
+        log.call(program, step, primals_1=Stat(zero=64, min=0.0, max=0.0), buf0=Stat(zero=64, min=0.0, max=0.0))
+    assert all_findings(opened(log.end())) == []
