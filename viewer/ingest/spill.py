@@ -7,6 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from functools import partial
+from threading import Lock
 from typing import IO, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ class Spill:
         self._in_memory = 0
         self._file: IO[bytes] | None = None
         self._is_full = False
+        self._lock = Lock()
 
     def keep(self, column: Column) -> Kept:
         """Keep an array of numbers."""
@@ -53,8 +55,9 @@ class Spill:
 
     def _read(self, start: int, dtype: np.dtype[Any], count: int) -> Column:
         assert self._file is not None
-        self._file.seek(start)
-        return np.frombuffer(self._file.read(count * dtype.itemsize), dtype)
+        with self._lock:  # parts are read by several threads
+            self._file.seek(start)
+            return np.frombuffer(self._file.read(count * dtype.itemsize), dtype)
 
 
 def _same(column: Column) -> Column:

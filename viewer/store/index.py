@@ -30,7 +30,7 @@ SCHEMA = Path(__file__).with_name("schema.sql").read_text()
 _SMALL_BYTES = 1 << 26
 _SMALL_BLOCK, _LARGE_BLOCK = 16_384, 262_144
 """Sizes of DuckDB's blocks in bytes. A small trace has many small tables, which take one block per column."""
-_BUILDING_MEMORY = "512MB"
+_BUILDING_MEMORY = "256MB"
 """DuckDB's memory while it writes a file; it holds no more than the blocks of the file there."""
 _FEW_ROWS = 5_000
 """Maximum number of rows that are inserted faster without numpy than it takes to import numpy."""

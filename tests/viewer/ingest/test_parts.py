@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import errno
+import random
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from stepscope.viewer.ingest import long_columns, spill
 from stepscope.viewer.ingest import rows as rows_module
-from stepscope.viewer.ingest import spill
 from stepscope.viewer.ingest.columns import Texts, as_column
-from stepscope.viewer.ingest.recorder import launch_columns, value_columns
+from stepscope.viewer.ingest.recorder import launch_order, value_columns
 from stepscope.viewer.ingest.recorder.value_parts import ValuePart
 from stepscope.viewer.overview.queries.damage import problem_counts
 from stepscope.viewer.store import index as index_file
@@ -60,7 +62,7 @@ def tables(trace: Trace) -> dict[str, Rows]:
 
 
 def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (rows_module, launch_columns, value_columns, index_file):
+    for module in (rows_module, launch_order, value_columns, index_file):
         monkeypatch.setattr(module, "AT_ONCE_ROWS", PART_ROWS)
 
 
@@ -96,6 +98,7 @@ def test_rows_that_are_kept_outside_of_memory_are_the_same(
 ) -> None:
     in_small_parts(monkeypatch)
     monkeypatch.setattr(spill, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(long_columns, "IN_MEMORY_ROWS", 7)
     if make_file is not None:
         monkeypatch.setattr(tempfile, "TemporaryFile", make_file)
     with open_trace(log_out_of_order().write(tmp_path / "stepscope_trace_spilt.log")) as trace:
@@ -122,3 +125,47 @@ def test_a_refused_row_costs_itself_in_a_large_table(
         assert found["value_rows"] == whole["value_rows"][1:]
         assert found["input_rows"] == whole["input_rows"]
         assert problem_counts(trace)["not_understood"] == 1
+
+
+def interleaved(threads: int, calls_each: int, chance: random.Random) -> tuple[Any, ...]:
+    """Return calls of several threads in the order of their ends, some of which have no launch."""
+    calls = []
+    for thread in range(threads):
+        ns = 0
+        for number in range(calls_each):
+            starts = sorted(ns + chance.randrange(50) for _ in range(chance.choice([0, 1, 3, 9])))
+            ns += 60
+            calls.append((ns + chance.randrange(200), number // 3 + thread % 2, starts))
+    calls.sort()
+    count = np.array([len(starts) for _, _, starts in calls])
+    step = np.array([step for _, step, _ in calls])
+    earliest = np.array([starts[0] if starts else 0 for _, _, starts in calls])
+    return np.cumsum(count) - count, count, step, earliest, np.array([ns for *_, starts in calls for ns in starts])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_launches_are_sorted_in_parts_like_all_at_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_order, "AT_ONCE_ROWS", PART_ROWS)
+    first, count, step, earliest, starts = interleaved(3, 40, random.Random(seed))
+    parts = list(launch_order.sorted_parts(first, count, step, earliest, starts))
+    launches = list(enumerate(zip(np.repeat(step, count).tolist(), starts.tolist(), strict=True)))
+    assert np.concatenate(parts).tolist() == [at for at, _ in sorted(launches, key=lambda one: one[1])]
+    assert {len(part) for part in parts[:-1]} == {PART_ROWS}
+    assert 0 < len(parts[-1]) <= PART_ROWS
+
+
+@pytest.mark.parametrize("make_file", [None, full], ids=["in a file", "without room for one"])
+def test_a_long_column_is_what_was_added(make_file: Callable[..., Any] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_columns, "IN_MEMORY_ROWS", 8)
+    if make_file is not None:
+        monkeypatch.setattr(tempfile, "TemporaryFile", make_file)
+    column = long_columns.LongColumn()
+    for start in range(0, 40, 3):
+        column.extend(range(start, start + 3))
+    assert len(column) == 42
+    found, room = column.ints(), long_columns.room_for(42)
+    room.values[::2] = 7
+    for mapped in (found, room):
+        mapped.let_go()
+    assert found.values.tolist() == list(range(42))
+    assert room.values.tolist() == [7, 0] * 21

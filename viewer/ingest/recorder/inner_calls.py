@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stepscope.viewer.ingest.columns import Ints
-from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
+from stepscope.viewer.ingest.recorder.launch_places import LaunchPlaces
 
 NEVER = np.iinfo(np.int64).max
 _MOST_DEPTH = 64

@@ -10,6 +10,7 @@ from stepscope.tracer.schema.launches import Launches
 from stepscope.tracer.schema.steps import StepMarks, Steps
 from stepscope.viewer.ingest.decode import BadPayload
 from stepscope.viewer.ingest.lenient_json import INT64
+from stepscope.viewer.ingest.long_columns import LongColumn
 
 CALL_COLUMNS = ("call", "graph", "function", "step", "thread", "start_ns", "duration_ns", "launches")
 LAUNCH_COLUMNS = ("site", "start_ns", "end_ns")
@@ -74,7 +75,8 @@ class LaunchBatches:
         self.calls = {name: array("q") for name in CALL_COLUMNS}
         self.parents: list[int | None] = []
         self.states: list[str] = []
-        self.launches = {name: array("q") for name in LAUNCH_COLUMNS}
+        self.launches = {name: LongColumn() for name in LAUNCH_COLUMNS}
+        self._texts: dict[str, str] = {}
 
     def add(self, batch: Launches) -> None:
         """Append a batch. Raises BadPayload if its columns are inconsistent."""
@@ -88,6 +90,6 @@ class LaunchBatches:
         for name, column in self.calls.items():
             column.extend(getattr(calls, name))
         self.parents += calls.parent
-        self.states += calls.state
+        self.states += [self._texts.setdefault(state, state) for state in calls.state]  # few differ
         for name, values in zip(LAUNCH_COLUMNS, (batch.site, batch.start_ns, batch.end_ns), strict=True):
             self.launches[name].extend(values)

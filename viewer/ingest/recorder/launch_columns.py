@@ -4,79 +4,23 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 
-from stepscope.tracer.schema.launches import DeviceTimes
 from stepscope.tracer.schema.ring_format import UNFINISHED
-from stepscope.viewer.ingest.columns import Column, Flags, Ints, as_column
+from stepscope.viewer.ingest.columns import Column, Ints, as_column
+from stepscope.viewer.ingest.long_columns import MappedInts, room_for
+from stepscope.viewer.ingest.recorder.device_times import DeviceTimeColumns
 from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, function_name
-from stepscope.viewer.ingest.rows import AT_ONCE_ROWS, IndexRows
+from stepscope.viewer.ingest.recorder.launch_order import sorted_parts
+from stepscope.viewer.ingest.recorder.launch_places import LaunchPlaces, SiteIds
+from stepscope.viewer.ingest.rows import IndexRows
+from stepscope.viewer.ingest.spill import Kept, Spill
 
 _DEEPEST = 256
 NOT_RETURNED = -1
 UNTIMED = "printed"
-
-
-@dataclass(frozen=True)
-class LaunchPlaces:
-    """The calls of a log by position, and its launches in the order of their submission."""
-
-    position: dict[int, int]
-    """Number of a call in the log -> its position."""
-    graph: Ints
-    """Graph of each call, as numbered in the log."""
-    first: Ints
-    """First launch of each call."""
-    count: Ints
-    """Number of launches of each call."""
-    call_id: Ints
-    call_step: Ints
-    call_start_ns: Ints
-    call_end_ns: Ints
-    has_ended: Flags
-    """Whether each call ended. If not, its launches may have only the values that were read before them."""
-    parent: Ints
-    """Position of the call around each call, or -1."""
-    launch_start_ns: Ints
-    launch_owner: Ints
-    """Position of the call of each launch."""
-    launch_local_site: Ints
-    launch_id: Ints
-    launch_call: Ints
-    launch_step: Ints
-    launch_site: Ints
-
-    @cached_property
-    def _by_site(self) -> tuple[Ints, Ints, int]:
-        """Return the sorted keys of call and site, the launch of each, and the factor of the call in the keys."""
-        sites = int(self.launch_local_site.max(initial=0)) + 1
-        key = self.launch_owner * sites + self.launch_local_site
-        order = np.argsort(key, kind="stable")
-        return key[order], order, sites
-
-    def launches(self, call: Ints, site: Ints, occurrence: Ints) -> Ints:
-        """Return the launch for each call (a position), local site and occurrence, or -1."""
-        keys, order, sites = self._by_site
-        if not len(keys):
-            return np.full(len(call), -1, dtype=np.int64)
-        fits = (call >= 0) & (site >= 0) & (site < sites)
-        key = np.where(fits, call * sites + np.where(fits, site, 0), -1)
-        at = np.searchsorted(keys, key) + occurrence
-        inside = np.minimum(at, len(keys) - 1)
-        return np.where((at < len(keys)) & (keys[inside] == key), order[inside], -1)
-
-
-def _no_places() -> LaunchPlaces:
-    none, no_flags = np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
-    return LaunchPlaces(
-        {}, none, none, none, none, none, none, none, no_flags, none, none, none, none, none, none, none, none
-    )
-
-
-NO_PLACES = _no_places()
 
 
 def add_launches(
@@ -87,7 +31,7 @@ def add_launches(
     functions: Mapping[int, list[str]],
     graph_id: Callable[[int], int],
     site_id: Callable[[int, int], int],
-    times: Sequence[DeviceTimes] = (),
+    times: DeviceTimeColumns,
 ) -> tuple[LaunchPlaces | None, int]:
     """Add the steps of one log, and its calls and launches sorted by step and start.
 
@@ -95,7 +39,7 @@ def add_launches(
     """
     calls = {name: _ints(column) for name, column in batches.calls.items()}
     count = len(calls["call"])
-    places, lost = None, sum(len(batch.call) for batch in times)
+    places, lost = None, len(times)
     if count:
         order = np.lexsort((calls["start_ns"], calls["step"]))
         rank = np.empty(count, dtype=np.int64)
@@ -138,14 +82,9 @@ def _add_launches(
     calls: dict[str, Ints],
     call_ids: Ints,
     site_id: Callable[[int, int], int],
-    times: Sequence[DeviceTimes],
+    times: DeviceTimeColumns,
 ) -> tuple[LaunchPlaces, int]:
-    sites, starts, ends = (_ints(column) for column in batches.launches.values())
-    owner = np.repeat(np.arange(len(call_ids)), calls["launches"])
-    step = calls["step"][owner]
-    order = np.lexsort((starts, step))
-    ids = np.empty(len(sites), dtype=np.int64)
-    ids[order] = np.arange(len(sites)) + rows.new_id("launches", len(sites))
+    sites, starts, ends = (column.ints() for column in batches.launches.values())
     places = LaunchPlaces(
         position={number: i for i, number in enumerate(calls["call"].tolist())},
         graph=calls["graph"],
@@ -157,42 +96,66 @@ def _add_launches(
         call_end_ns=calls["start_ns"] + np.maximum(calls["duration_ns"], 0),
         has_ended=np.array([state != UNFINISHED for state in batches.states], dtype=bool),
         parent=_parent_positions(calls["call"], batches.parents),
-        launch_start_ns=starts,
-        launch_owner=owner,
-        launch_local_site=sites,
-        launch_id=ids,
-        launch_call=call_ids[owner],
-        launch_step=step,
-        launch_site=_map_pairs(calls["graph"][owner], sites, site_id),
+        starts=starts,
+        sites=sites,
+        ends=ends,
+        ids=room_for(len(sites.values)),
+        site_ids=SiteIds(site_id),
     )
     device, lost = _device_times(places, times)
 
-    def columns(part: Ints) -> dict[str, Column]:
-        duration, on_device, of = ends[part] - starts[part], device[part], owner[part]
-        return {
-            "launch": ids[part], "log": np.full(len(part), log), "call": places.launch_call[part],
-            "site": places.launch_site[part], "step": step[part], "thread": calls["thread"][of],
-            "start_ns": starts[part],
-            "duration_ns": np.ma.array(duration, mask=ends[part] < 0), "returned": ends[part] != NOT_RETURNED,
-            "device_duration_ns": np.ma.array(on_device, mask=on_device < 0),
+    def columns(kept: Kept) -> dict[str, Column]:
+        part = kept()
+        of, start_ns, end_ns = places.owner(part), starts.values[part], ends.values[part]
+        found: dict[str, Column] = {
+            "launch": places.launch_id[part], "log": np.full(len(part), log), "call": call_ids[of],
+            "site": places.site(part, of), "step": calls["step"][of], "thread": calls["thread"][of],
+            "start_ns": start_ns, "duration_ns": np.ma.array(end_ns - start_ns, mask=end_ns < 0),
+            "returned": end_ns != NOT_RETURNED,
         }  # fmt: skip
+        on_device = np.full(len(part), -1) if device is None else device.values[part]
+        found["device_duration_ns"] = np.ma.array(on_device, mask=on_device < 0)
+        places.let_go()
+        if device is not None:
+            device.let_go()
+        return found
 
-    for first in range(0, len(order), AT_ONCE_ROWS):
-        part = order[first : first + AT_ONCE_ROWS]
-        rows.add_later("launches", len(part), partial(columns, part))
+    first_id, spill = rows.new_id("launches", len(sites.values)), Spill()
+    for part in sorted_parts(places.first, places.count, calls["step"], _earliest(places), places.launch_start_ns):
+        places.launch_id[part] = np.arange(first_id, first_id + len(part))
+        first_id += len(part)
+        rows.add_later("launches", len(part), partial(columns, spill.keep(part)))
+        places.let_go()
     return places, lost
 
 
-def _device_times(places: LaunchPlaces, times: Sequence[DeviceTimes]) -> tuple[Ints, int]:
+def _earliest(places: LaunchPlaces) -> Ints:
+    """Return the first start of a launch of each call, and give each site its id in the order of the log."""
+    found = np.zeros(len(places.first), dtype=np.int64)
+    for part in places.ranges():
+        count, starts = places.count[part.calls], places.launch_start_ns[part.launches]
+        has = count > 0
+        if has.any():
+            found[part.calls][has] = np.minimum.reduceat(starts, places.first[part.calls][has] - part.launches.start)
+            launch = np.arange(part.launches.start, part.launches.stop)
+            places.site(launch, places.owner(launch))
+    return found
+
+
+def _device_times(places: LaunchPlaces, times: DeviceTimeColumns) -> tuple[MappedInts | None, int]:
     """Return the device time of each launch, -1 if it was not measured, and the number of times without a launch."""
-    device = np.full(len(places.launch_id), -1, dtype=np.int64)
-    lost = 0
-    for batch in times:
-        call = np.array([places.position.get(call, -1) for call in batch.call], dtype=np.int64)
-        launch, duration = (np.array(column, dtype=np.int64) for column in (batch.launch, batch.duration_ns))
+    if not len(times):
+        return None, 0
+    device, lost = room_for(len(places.launch_id)), 0
+    for part in places.ranges():
+        device.values[part.launches] = -1
+        device.let_go()
+    for numbers, launch, duration in times.parts():
+        call = np.array([places.position.get(number, -1) for number in numbers.tolist()], dtype=np.int64)
         fits = (call >= 0) & (launch >= 0) & (launch < places.count[call]) & (duration >= 0)
-        device[places.first[call[fits]] + launch[fits]] = duration[fits]
+        device.values[places.first[call[fits]] + launch[fits]] = duration[fits]
         lost += int((~fits).sum())
+        device.let_go()
     return device, lost
 
 
@@ -241,15 +204,6 @@ def _ints(values: array[int]) -> Ints:
 def _map(values: Ints, to: Callable[[int], int]) -> Ints:
     unique, where = np.unique(values, return_inverse=True)
     return np.array([to(value) for value in unique.tolist()], dtype=np.int64)[where]
-
-
-def _map_pairs(left: Ints, right: Ints, to: Callable[[int, int], int]) -> Ints:
-    lefts, where_left = np.unique(left, return_inverse=True)
-    rights, where_right = np.unique(right, return_inverse=True)
-    return _map(
-        where_left * len(rights) + where_right,
-        lambda pair: to(int(lefts[pair // len(rights)]), int(rights[pair % len(rights)])),
-    )
 
 
 def _depths(parent: Ints) -> Ints:

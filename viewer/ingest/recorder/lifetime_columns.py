@@ -10,7 +10,7 @@ from stepscope.tracer.schema.memory import LifetimeMismatch
 from stepscope.viewer.ingest.columns import Flags, Ints
 from stepscope.viewer.ingest.lenient_json import dumps
 from stepscope.viewer.ingest.recorder.inner_calls import NEVER, InnerBytes, Known, Made, inner_bytes
-from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
+from stepscope.viewer.ingest.recorder.launch_places import LaunchPlaces
 from stepscope.viewer.ingest.recorder.lifetime_layouts import (
     UNKNOWN,
     JoinedLayouts,

@@ -10,7 +10,7 @@ import numpy as np
 from stepscope.tracer.schema.memory import LifetimeLayout
 from stepscope.viewer.ingest.columns import Column, Flags, Ints
 from stepscope.viewer.ingest.recorder.inner_calls import InnerBytes
-from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
+from stepscope.viewer.ingest.recorder.launch_places import LaunchPlaces
 from stepscope.viewer.ingest.recorder.memory_batches import Ids, MemoryBatches
 from stepscope.viewer.ingest.rows import IndexRows
 
@@ -158,7 +158,7 @@ def add_layouts(
         peak = _peak(layouts, i, owned[layouts.storages(i)], launches, inside)
         site = None
         if call is not None and places is not None and peak.position < launches:
-            site = int(places.launch_site[places.first[call] + peak.position])
+            site = places.site_of_one(int(places.first[call]) + peak.position)
         met_first = int((layouts.ints["met_as"][layouts.storages(i)] == UNKNOWN).sum())
         rows.add(
             "layouts",

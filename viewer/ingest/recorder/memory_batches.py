@@ -27,7 +27,7 @@ from stepscope.viewer.ingest.reader import LogRecord
 from stepscope.viewer.ingest.rows import IndexRows
 
 if TYPE_CHECKING:
-    from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
+    from stepscope.viewer.ingest.recorder.launch_places import LaunchPlaces
 
 MOST_BYTES = 1 << 46
 """Maximum plausible size; sums of such sizes fit 64 bits."""

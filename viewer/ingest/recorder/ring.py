@@ -18,7 +18,7 @@ from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBat
 from stepscope.viewer.ingest.rows import IndexRows
 
 if TYPE_CHECKING:
-    from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
+    from stepscope.viewer.ingest.recorder.launch_places import LaunchPlaces
 
 HUNG_NS = 10_000_000_000
 """A launch in flight for at least this long when the process is ended was the reason to end it."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from stepscope.tracer.schema.ring_format import UNFINISHED, Ring, RingStream
 from stepscope.viewer.ingest.recorder.launch_batches import LaunchBatches
-from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
+from stepscope.viewer.ingest.recorder.launch_places import LaunchPlaces
 from stepscope.viewer.ingest.rows import IndexRows
 
 Ints = npt.NDArray[np.int64]
@@ -42,14 +42,18 @@ class _Launches:
         graph_id: Callable[[int], int],
     ) -> None:
         self.ring, self.rows, self.log, self.places, self.graph_id = ring, rows, log, places, graph_id
-        self.ends_ns = np.frombuffer(batches.launches["end_ns"], dtype=np.int64)
+        self.ends_ns = places.ends.values
+        every = np.arange(len(self.ends_ns))
+        self.owner = places.owner(every)
+        """Position of the call of each launch."""
+        self.site = places.site(every, self.owner)
         self.returned = self.ends_ns != _NOT_RETURNED
         outer = [site["site"] for site in rows.tables["sites"] if site["kind"] == "subgraph"]
-        self.is_kernel = ~np.isin(places.launch_site, outer)
+        self.is_kernel = ~np.isin(self.site, outer)
         """Whether a launch is not a call of another function of the wrapper, whose launches are listed separately."""
         self.number: Sequence[int] = batches.calls["call"]
         self.thread = np.frombuffer(batches.calls["thread"], dtype=np.int64)
-        self.position = np.arange(len(places.launch_id)) - places.first[places.launch_owner]
+        self.position = every - places.first[self.owner]
         self.states = batches.states
         self.runs = np.array([state == UNFINISHED for state in batches.states])
         self.of_call = {call.call: call for call in ring.calls}
@@ -75,12 +79,12 @@ class _Launches:
         in_flight: set[int] = set()
         for index, stream in enumerate(self.ring.streams):
             in_flight |= self._add_stream(index, stream)
-        threads = self.thread[self.places.launch_owner]
+        threads = self.thread[self.owner]
         order = np.lexsort((self.position, self.places.launch_start_ns))
         for thread in np.unique(threads).tolist():
             last = int(order[threads[order] == thread][-1])
             self._add("last_started", last)
-            if self.runs[self.places.launch_owner[last]] and not self.returned[last] and last not in in_flight:
+            if self.runs[self.owner[last]] and not self.returned[last] and last not in in_flight:
                 self._add("in_flight", last)
                 in_flight.add(last)
         return in_flight
@@ -89,7 +93,7 @@ class _Launches:
         """Add the rows of a stream and return its launches that are not known to be finished."""
         captured = np.array([state == "captured" for state in self.states])
         calls = (self.stream == index) & ~captured
-        launches = np.flatnonzero(calls[self.places.launch_owner] & self.is_kernel)
+        launches = np.flatnonzero(calls[self.owner] & self.is_kernel)
         launches = launches[np.lexsort((self.position[launches], self.places.launch_start_ns[launches]))]
         sent_ns, thread = self._sent(stream)
         if sent_ns is None:
@@ -97,11 +101,11 @@ class _Launches:
         begun = int(np.searchsorted(self.places.launch_start_ns[launches], sent_ns, side="right"))
         is_finished = np.arange(len(launches)) < self._finished_in_graphs(launches, begun)
         # A launch of another thread that had not returned may be after the mark.
-        sent_by = self.thread[self.places.launch_owner[launches[:begun]]]
+        sent_by = self.thread[self.owner[launches[:begun]]]
         is_finished[:begun] &= (sent_by == thread) | self._returned_by(launches[:begun], sent_ns)
         in_flight, finished = launches[~is_finished], launches[is_finished]
         if self.ring.is_blocking:  # only the first of each thread
-            _, firsts = np.unique(self.thread[self.places.launch_owner[in_flight]], return_index=True)
+            _, firsts = np.unique(self.thread[self.owner[in_flight]], return_index=True)
             in_flight = in_flight[np.sort(firsts)]
         if len(finished):
             self._add("last_finished", int(finished[-1]), stream)
@@ -126,7 +130,7 @@ class _Launches:
 
     def _returned_by(self, launches: Ints, time_ns: int) -> npt.NDArray[np.bool_]:
         """Return which launches had returned at `time_ns`; one that raised returned with its call."""
-        owners = self.places.launch_owner[launches]
+        owners = self.owner[launches]
         ended = ~self.runs[owners] & (self.places.call_end_ns[owners] <= time_ns)
         returned: npt.NDArray[np.bool_] = self.returned[launches] & (self.ends_ns[launches] <= time_ns)
         return ended | returned
@@ -134,7 +138,7 @@ class _Launches:
     def _finished_in_graphs(self, launches: Ints, finished: int) -> int:
         """Return the number of finished launches by the marks inside CUDA graphs. These belong to the replay that began
         last on the device, the first of its kind that is not known to be finished."""
-        owners, positions = self.places.launch_owner[launches], self.position[launches]
+        owners, positions = self.owner[launches], self.position[launches]
         ends = np.append(np.flatnonzero(np.diff(owners)) + 1, len(owners))
         seen: set[int] = set()
         at = finished
@@ -157,7 +161,7 @@ class _Launches:
 
     def _add(self, role: str, launch: int, stream: RingStream | None = None) -> None:
         places = self.places
-        owner = int(places.launch_owner[launch])
+        owner = int(self.owner[launch])
         self.rows.add(
             "ring_launches",
             log=self.log,
@@ -165,9 +169,9 @@ class _Launches:
             role=role,
             launch=int(places.launch_id[launch]),
             graph=self.graph_id(int(places.graph[owner])),
-            call=int(places.launch_call[launch]),
-            site=int(places.launch_site[launch]),
-            step=int(places.launch_step[launch]),
+            call=int(places.call_id[owner]),
+            site=int(self.site[launch]),
+            step=int(places.call_step[owner]),
             returned=bool(self.returned[launch]),
             device=stream.device if stream else None,
             stream=stream.stream if stream else None,

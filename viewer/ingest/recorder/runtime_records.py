@@ -52,7 +52,7 @@ from stepscope.viewer.ingest.torch_trace.torch_events import OutputCode
 from stepscope.viewer.ingest.torch_trace.torch_text import UserFrame
 
 if TYPE_CHECKING:
-    from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
+    from stepscope.viewer.ingest.recorder.launch_places import LaunchPlaces
 
 _TYPES: Mapping[str, type[Record]] = {ARTIFACT_PREFIX + kind.KIND: kind for kind in RECORD_TYPES}
 _OF_A_RUNNING_PROCESS = (Graph, Launches, Steps, StepMarks, Overhead)
@@ -222,7 +222,7 @@ class RuntimeRecords:
             self._add_memory(places)
 
     def _add_launches(self) -> LaunchPlaces | None:
-        places, lost = None, sum(len(batch.call) for batch in self.values.device_times)
+        places, lost = None, len(self.values.device_times)
         if self.steps or self.batches.parents:
             from stepscope.viewer.ingest.recorder.launch_columns import add_launches
 

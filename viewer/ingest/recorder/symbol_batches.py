@@ -11,7 +11,7 @@ from stepscope.viewer.ingest.decode import BadPayload
 from stepscope.viewer.ingest.rows import IndexRows
 
 if TYPE_CHECKING:
-    from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
+    from stepscope.viewer.ingest.recorder.launch_places import LaunchPlaces
 
 _NO_NUMBERS = ("inf", "-inf", "nan")
 

@@ -14,6 +14,7 @@ from stepscope.tracer.schema.statistics import Values
 from stepscope.tracer.schema.values import SavedTensor, ValueLayout
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.decode import BadPayload
+from stepscope.viewer.ingest.recorder.device_times import DeviceTimeColumns
 
 if TYPE_CHECKING:
     from stepscope.viewer.ingest.recorder.value_batch import ValueColumns
@@ -31,14 +32,14 @@ class ValueRecords:
         self.layouts: dict[int, ValueLayout] = {}
         self.batches: list[ValueColumns] = []
         self.spill: Spill | None = None
-        self.device_times: list[DeviceTimes] = []
+        self.device_times = DeviceTimeColumns()
         self.saved: list[tuple[SavedTensor, RecordPlace]] = []
 
     def take(self, value: DeviceTimes | ValueLayout | Values | SavedTensor, place: RecordPlace) -> None:
         """Add a record. Raises BadPayload if it is inconsistent."""
         match value:
             case DeviceTimes():
-                self.add_device_times(value)
+                self.device_times.add(value)
             case ValueLayout():
                 self.add_layout(value, place)
             case Values():
@@ -70,12 +71,6 @@ class ValueRecords:
             self.damage.add("unknown_layout", text, place.line, place.byte)
         self.spill = self.spill or Spill()
         self.batches.append(batch_of(values, place, self.damage, self.spill))
-
-    def add_device_times(self, times: DeviceTimes) -> None:
-        """Add device times. Raises BadPayload if the columns differ in length."""
-        if not len(times.call) == len(times.launch) == len(times.duration_ns):
-            raise BadPayload("DeviceTimes has columns of unequal length")
-        self.device_times.append(times)
 
     def add_saved(self, saved: SavedTensor, place: RecordPlace) -> None:
         """Add a saved tensor. Raises BadPayload if its file is not below the folder of the log."""

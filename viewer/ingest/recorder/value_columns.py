@@ -11,7 +11,7 @@ from stepscope.tracer.schema.values import OF_THE_CALL, SavedTensor
 from stepscope.viewer.ingest.columns import Flags, Ints
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.lenient_json import dumps
-from stepscope.viewer.ingest.recorder.launch_columns import NO_PLACES, LaunchPlaces
+from stepscope.viewer.ingest.recorder.launch_places import NO_PLACES, LaunchPlaces
 from stepscope.viewer.ingest.recorder.value_batch import FIRST_BAD, UNKNOWN, ValueColumns
 from stepscope.viewer.ingest.recorder.value_batches import ValueRecords
 from stepscope.viewer.ingest.recorder.value_layouts import Layouts
@@ -78,8 +78,11 @@ def _least_to_come(batches: Sequence[ValueColumns], places: LaunchPlaces) -> Int
     least = np.full(len(batches), most)
     if len(places.launch_id):
         of_calls = np.full(len(places.first), most)
-        has = places.count > 0
-        of_calls[has] = np.minimum.reduceat(places.launch_id, places.first[has])
+        for part in places.ranges():
+            has = places.count[part.calls] > 0
+            if has.any():
+                begins = places.first[part.calls][has] - part.launches.start
+                of_calls[part.calls][has] = np.minimum.reduceat(places.launch_id[part.launches], begins)
         for number, batch in enumerate(batches):
             known = [places.position[call] for call in batch.call.tolist() if call in places.position]
             least[number] = of_calls[known].min(initial=most)
@@ -125,6 +128,7 @@ def _placed(
     kind = 2 * ~layouts.is_input[at] + layouts.is_after[at]
     return {
         "row": row.astype(np.int32), "at": at.astype(np.int32), "launch": launch.astype(np.int32),
+        "owner": position[row].astype(np.int32),
         "key": places.launch_id[launch] * _KINDS + kind, "absurd": absurd[row],
     }  # fmt: skip
 
@@ -211,7 +215,7 @@ def add_saved(
             tensor=rows.new_id("saved_tensors"),
             log=log,
             launch=int(places.launch_id[row]),
-            site=int(places.launch_site[row]),
+            site=places.site_of_one(row),
             argument=tensor.argument,
             item=tensor.item,
             moment=tensor.moment,

@@ -11,7 +11,7 @@ import numpy as np
 from stepscope.tracer.schema.statistics import COUNTS, NONFINITE, NUMBERS, RECORDED_NUMBERS
 from stepscope.viewer.ingest.columns import Column, Flags, Ints, Texts
 from stepscope.viewer.ingest.lenient_json import dumps
-from stepscope.viewer.ingest.recorder.launch_columns import LaunchPlaces
+from stepscope.viewer.ingest.recorder.launch_places import LaunchPlaces
 from stepscope.viewer.ingest.recorder.value_batch import FIRST_BAD, UNCOUNTED, UNKNOWN, Floats, ValueColumns
 from stepscope.viewer.ingest.recorder.value_layouts import Layouts
 from stepscope.viewer.ingest.spill import Kept
@@ -35,7 +35,7 @@ class ValuePart:
         rows = {name: kept() for name, kept in self.rows.items()}
         layouts, places, at, launch = self.layouts, self.places, rows["at"], rows["launch"]
         source = _Joined(self.batches, rows["batch"], rows["row"])
-        argument = layouts.ints["argument"][at]
+        argument, owner = layouts.ints["argument"][at], rows["owner"]
         texts = {name: Texts(one.texts, one.at[at]) for name, one in layouts.texts.items()}
         absurd, names = rows["absurd"], texts.pop("input")
         if absurd.any():
@@ -45,8 +45,8 @@ class ValuePart:
         numel, looked_at = layouts.ints["numel"][at], layouts.ints["looked_at"][at]
         found: dict[str, Column | Texts] = {
             "value": rows["value"], "log": np.full(len(at), self.log, dtype=np.int64),
-            "launch": places.launch_id[launch], "call": places.launch_call[launch],
-            "step": places.launch_step[launch], "site": places.launch_site[launch],
+            "launch": places.launch_id[launch], "call": places.call_id[owner],
+            "step": places.call_step[owner], "site": places.site(launch, owner),
             "argument": -1 - argument if self.of_inputs else argument,
             "item": _masked(layouts.item[at], layouts.item[at] == UNKNOWN), **texts,
             "numel": numel, "looked_at": looked_at, "at_least": source.at_least(), "elements": source.elements(numel),
