@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -49,6 +50,8 @@ class Stat:
     exact: tuple[Any, Any] | None = None
     item: int | None = None
     part: str | None = None
+    digest: int = 0
+    """0 if unknown."""
 
 
 FINE = Stat()
@@ -208,6 +211,9 @@ def values_of(calls: list[int], layouts: list[int], rows: Sequence[Stat]) -> Val
         negative_infinity=sparse("ninf"), zero=sparse("zero"), near_overflow=sparse("near"),
         subnormal=sparse("sub"), first_bad=Sparse([i for i, _ in bad], [value for _, value in bad]),
         exact=Exact([i for i, _ in exact], [e[0] for _, e in exact], [e[1] for _, e in exact]),
+        digest=b64encode(b"".join(row.digest.to_bytes(8, "little") for row in rows)).decode()
+        if any(row.digest for row in rows)
+        else None,
     )  # fmt: skip
 
 

@@ -118,3 +118,6 @@ class Values(Record):
     printed the statistics, which do not count zeros, overflows and subnormals."""
     elements: Elements | None = None
     """The elements of small tensors; None if none were recorded."""
+    digest: str | None = None
+    """The digests of the bits that were read, as base64 of 8 bytes a row, little-endian; 0 if unknown. Equal digests of
+    rows of one dtype and size mean equal bits; of samples, equal bits of what was read. None if none were recorded."""

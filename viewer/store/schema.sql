@@ -198,6 +198,7 @@ CREATE TABLE value_rows (
     mean DOUBLE, std DOUBLE, l2 DOUBLE, largest DOUBLE,       -- l2 of a sample is that of the sample
     first_bad BIGINT,                -- flat index of the first NaN or infinity
     at_least BOOLEAN,                -- whether the counts of NaN and infinities are minima
+    digest BIGINT,                   -- of the bits that were read
     elements VARCHAR                 -- JSON list in row-major order; NULL if they were not kept
 );
 -- The statistics of inputs of a call that no launch has as an argument. `launch` and `site` are those of the call's

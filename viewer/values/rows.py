@@ -45,6 +45,16 @@ class ValuePlace:
     """Why it has no statistics; then they are all None."""
 
 
+@dataclass(frozen=True)
+class Reading:
+    """A reading of an argument at another launch."""
+
+    log: int
+    step: int
+    launch: int
+    name: str
+
+
 @dataclass
 class ValueRow(Statistics, ValuePlace):
     """Statistics of a tensor before or after a launch."""
@@ -59,6 +69,12 @@ class ValueRow(Statistics, ValuePlace):
     """Whether the numbers of NaN and infinities are lower bounds."""
     elements: list[Element] | None = None
     """All elements in row-major order; None if they were not kept."""
+    digest: str | None = None
+    """The digest of the bits that were read, 16 hexadecimal digits; None if the log has none."""
+    unchanged_since: Reading | None = None
+    """The first of the readings of this argument that, without one between them that differs, had the same bits."""
+    equal_to: Reading | None = None
+    """The latest earlier reading of another argument that had the same bits, unless all elements are equal."""
 
 
 @dataclass(frozen=True)

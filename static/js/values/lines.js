@@ -65,8 +65,18 @@ function valueLine(when, row, launch, root) {
     line(when, content, curve, title),
     row.skipped ? h("p", { class: "dim" }, row.skipped) : numbers(row),
     row.elements && elements(row),
+    sameBits(row, root),
     h("p", { class: "remarks" }, ...remarks(row).map((text) => h("span", {}, text))),
   );
+}
+
+/** Says which readings had the same bits. */
+function sameBits({ unchanged_since: since, equal_to: equal }, root) {
+  const link = ({ log, step, launch }) => h("a", { href: `${root}/steps/${step}?log=${log}&launch=${launch}` }, `step ${step} · launch ${launch}`);
+  const found = [];
+  if (since) found.push(h("span", {}, "unchanged since ", link(since)));
+  if (equal) found.push(h("span", {}, "equal to ", h("code", {}, equal.name), " at ", link(equal)));
+  return found.length ? h("p", { class: "same-bits" }, ...found.flatMap((one, place) => (place ? ["; ", one] : [one]))) : null;
 }
 
 export function curveHref(row, root) {

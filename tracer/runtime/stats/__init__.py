@@ -25,6 +25,7 @@ ROW = np.dtype(
         *((name, "f8") for name in RECORDED_NUMBERS),  # of finite elements; NaN if there are too few
         ("exact_min", "i8"),  # of integers and bool; uint64 as int64 with the same bits; else 0
         ("exact_max", "i8"),
+        ("digest", "u8"),  # of the bits that were read (`digest`); 0 if it is unknown
     ]
 )
 """Statistics of one tensor: a numpy record dtype in native byte order. `Row` of cpu_kernel.cpp has the same fields."""

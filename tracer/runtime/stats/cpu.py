@@ -15,6 +15,7 @@ from torch import Tensor, get_num_threads
 from stepscope.tracer.inductor.stats_toolchain import build_library, function_mode_active, without_torch_function
 from stepscope.tracer.runtime import compiled
 from stepscope.tracer.runtime.stats import ROW
+from stepscope.tracer.runtime.stats.digest import signed
 from stepscope.tracer.runtime.stats.dtypes import KINDS, tables
 from stepscope.tracer.runtime.stats.layout import Layout, layout_of
 
@@ -120,5 +121,15 @@ class CpuReader:
 def descriptor(code: int, table: int, at: Layout) -> list[int]:
     """Return a tensor's description for the kernel: the fields of `Field` in cpu_kernel.cpp, then the pairs."""
     is_ordered = at.weight == 1 and at.memory == at.logical
-    fields = [code, at.count, at.step, at.weight, int(is_ordered), len(at.memory), len(at.logical), table]
+    fields = [
+        code,
+        at.count,
+        at.step,
+        at.weight,
+        int(is_ordered),
+        len(at.memory),
+        len(at.logical),
+        table,
+        signed(at.order),
+    ]
     return [*fields, *(number for pair in (*at.memory, *at.logical) for number in pair)]

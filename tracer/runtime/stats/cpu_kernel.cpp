@@ -24,6 +24,7 @@ struct Row {
   int64_t nan, positive_infinity, negative_infinity, zero, near_overflow, subnormal, first_bad;
   double min, max, mean, std;
   int64_t exact_min, exact_max;
+  uint64_t digest;
 };
 
 struct Table {  // the meaning of each of 256 bit patterns
@@ -32,7 +33,7 @@ struct Table {  // the meaning of each of 256 bit patterns
 };
 
 // The fields of a descriptor; `dims` pairs (size, stride) in memory order and `logical` ones in row-major order follow.
-enum Field { KIND, COUNT, STEP, WEIGHT, ORDERED, DIMS, LOGICAL, TABLE, FIELDS };
+enum Field { KIND, COUNT, STEP, WEIGHT, ORDERED, DIMS, LOGICAL, TABLE, ORDER, FIELDS };
 enum Kind { F32, F64, BF16, F16, I8, I16, I32, I64, U8, U16, U32, U64, BOOL, BYTES, NIBBLES };
 
 struct Moments {
@@ -53,6 +54,7 @@ struct Partial {
   double min = INF, max = -INF;
   int64_t exact_min = 0, exact_max = 0;
   bool any = false;
+  uint64_t digest = 0;
   Moments moments;
 
   template <class T>
@@ -70,7 +72,7 @@ struct Partial {
 
   COLD void join(const Partial& other) {
     nan += other.nan, positive += other.positive, negative += other.negative;
-    zero += other.zero, near += other.near, subnormal += other.subnormal;
+    zero += other.zero, near += other.near, subnormal += other.subnormal, digest += other.digest;
     if (first_bad < 0 || (other.first_bad >= 0 && other.first_bad < first_bad)) first_bad = other.first_bad;
     range(other.min, other.max);
     moments.merge(other.moments.n, other.moments.mean, other.moments.m2);
@@ -319,6 +321,76 @@ COLD void exact_look(const typename K::T* p, int64_t n, int64_t start, Partial& 
   if (m) exact_moments(finite, m, part);
 }
 
+// ---- the digest, which digest.py defines ----------------------------------------------------------------------
+
+constexpr int64_t UNIT = 8192;
+constexpr uint64_t LOW = 0xffffffffu;
+
+constexpr uint32_t mixed(uint32_t number, uint32_t factor, int shift, uint32_t factor2, int shift2) {
+  uint32_t x = (number + 1) * factor;
+  x ^= x >> shift, x *= factor2;
+  return (x ^ x >> shift2) | 1;
+}
+
+struct PlaceKeys {
+  alignas(64) uint32_t of[UNIT / 4] = {};
+  PlaceKeys() {
+    for (uint32_t i = 0; i < UNIT / 4; i++) of[i] = mixed(i, 0x9E3779B1u, 15, 0x85EBCA77u, 13);
+  }
+};
+const PlaceKeys place_keys;
+
+#if defined(__AVX512F__) && !defined(__clang__)
+using Words = Vec<uint64_t, 8>;
+inline Words product(Words a, Words b) {  // of the lower halves
+  return (Words)__builtin_ia32_pmuludq512_mask((Vec<int, 16>)a, (Vec<int, 16>)b, (Vec<long long, 8>)Words{}, 255);
+}
+#elif defined(__AVX2__) && !defined(__clang__)
+using Words = Vec<uint64_t, 4>;
+inline Words product(Words a, Words b) { return (Words)__builtin_ia32_pmuludq256((Vec<int, 8>)a, (Vec<int, 8>)b); }
+#else
+using Words = Vec<uint64_t, 4>;
+inline Words product(Words a, Words b) { return (a & LOW) * (b & LOW); }
+#endif
+
+// Sums the words of a part of a unit, each times its key.
+inline uint64_t unit_sum(const char* p, int64_t n, const uint32_t* keys) {
+  constexpr int64_t SIZE = sizeof(Words);
+  const char* k = (const char*)keys;
+  Words sums[4] = {};
+  int64_t i = 0;
+  for (; i + 2 * SIZE <= n; i += 2 * SIZE)
+    for (int j = 0; j < 2; j++) {
+      const Words w = load<Words>(p + i + j * SIZE), key = load<Words>(k + i + j * SIZE);
+      sums[2 * j] += product(w, key), sums[2 * j + 1] += product(w >> 32, key >> 32);
+    }
+  const Words all = sums[0] + sums[1] + sums[2] + sums[3];
+  uint64_t sum = 0;
+  for (size_t j = 0; j < SIZE / 8; j++) sum += all[j];
+  for (; i < n; i += 4) {
+    uint32_t word = 0;
+    std::memcpy(&word, p + i, n - i < 4 ? n - i : 4);
+    sum += (uint64_t)word * keys[i / 4];
+  }
+  return sum;
+}
+
+// Returns the part of the sum of `n` bytes that begin at byte `at`, a multiple of 4, of the tensor.
+inline uint64_t digest_sum(const void* data, int64_t n, int64_t at) {
+  uint64_t sum = 0;
+  for (const char* p = (const char*)data; n > 0;) {
+    const int64_t within = at % UNIT, size = n < UNIT - within ? n : UNIT - within;
+    sum += unit_sum(p, size, place_keys.of + within / 4) * mixed(at / UNIT, 0xC2B2AE3Du, 16, 0x27D4EB2Fu, 15);
+    p += size, at += size, n -= size;
+  }
+  return sum;
+}
+
+uint64_t finished(uint64_t sum, int64_t bytes, int64_t order) {
+  sum += (uint64_t)(bytes + 1) * 0x9E3779B97F4A7C15ull + (uint64_t)order;
+  return sum ? sum : 1;
+}
+
 // ---- blocks ----------------------------------------------------------------------------------------------------
 
 template <class K>
@@ -565,7 +637,9 @@ void read_range(const typename Blocks::T* base, const Walk& walk, const int64_t*
   for (int64_t i = start; i < end; i += BLOCK) {
     const int64_t n = end - i < BLOCK ? end - i : BLOCK;
     if (!in_place) gather(words(base), walk, i * step, n, step, words(copy));
-    blocks(in_place ? base + i : copy, n, i, part);
+    const typename Blocks::T* block = in_place ? base + i : copy;
+    blocks(block, n, i, part);
+    part.digest += digest_sum(block, n * sizeof(*block), i * sizeof(*block));
   }
   blocks.finish(part);
 }
@@ -585,14 +659,14 @@ COLD int64_t first_in_rows(const typename Blocks::T* base, const int64_t* desc, 
   return -1;
 }
 
-COLD void write_row(const Partial& part, int64_t weight, int64_t step, Row& row) {
+COLD void write_row(const Partial& part, int64_t weight, int64_t step, uint64_t digest, Row& row) {
   const Moments& m = part.moments;
   const double n = m.n * weight;
   const double mean = (double)m.mean;
   row = {part.nan * weight, part.positive * weight, part.negative * weight, part.zero * weight, part.near * weight,
          part.subnormal * weight, part.first_bad < 0 ? -1 : part.first_bad * step, m.n ? part.min : NONE,
          m.n ? part.max : NONE, !m.n ? NONE : std::fmin(std::fmax(mean, part.min), part.max),
-         n < 2 ? NONE : (double)sqrtl(m.m2 * weight / (n - 1)), part.exact_min, part.exact_max};
+         n < 2 ? NONE : (double)sqrtl(m.m2 * weight / (n - 1)), part.exact_min, part.exact_max, digest};
 }
 
 template <class Blocks>
@@ -627,7 +701,9 @@ void read_tensor(const void* data, const int64_t* desc, Blocks blocks, int threa
   if constexpr (Blocks::MAY_BE_BAD)
     if (all.first_bad >= 0 && !desc[ORDERED])
       all.first_bad = first_in_rows(base, desc, blocks, desc[COUNT] * desc[WEIGHT]);
-  write_row(all, desc[WEIGHT], desc[STEP], row);
+  const bool is_digested = (base || !desc[COUNT]) && desc[WEIGHT] == 1;
+  const uint64_t digest = is_digested ? finished(all.digest, desc[COUNT] * sizeof(T), desc[ORDER]) : 0;
+  write_row(all, desc[WEIGHT], desc[STEP], digest, row);
 }
 
 void dispatch(const int64_t* desc, const void* data, const Table* tables, int threads, Row& row) {

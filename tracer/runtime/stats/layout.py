@@ -8,6 +8,8 @@ from math import prod
 
 from torch import Tensor
 
+from stepscope.tracer.runtime.stats.digest import order_of
+
 Pairs = list[tuple[int, int]]
 """(size, stride) of each dimension in elements, outermost first, without dimensions of size 1."""
 
@@ -26,6 +28,8 @@ class Layout:
     """Distance in row-major order between elements of a sample; else 1."""
     weight: int
     """Number of times that each element in memory occurs in the tensor; expanded dimensions have stride 0."""
+    order: int = 0
+    """`digest.order_of` the walk over `memory`."""
 
 
 def layout_of(tensor: Tensor, most_bytes: int) -> Layout:
@@ -39,7 +43,7 @@ def layout_of(tensor: Tensor, most_bytes: int) -> Layout:
         step = -(-numel * itemsize // max(most_bytes, itemsize))
         return Layout(logical, logical, -(-numel // step), step, 1)
     once = sorted((pair for pair in pairs if pair[1]), key=lambda pair: -pair[1])
-    return Layout(collapse(once), logical, numel // weight, 1, weight)
+    return Layout(collapse(once), logical, numel // weight, 1, weight, order_of(tensor.shape, tensor.stride()))
 
 
 def collapse(pairs: Iterable[tuple[int, int]]) -> Pairs:

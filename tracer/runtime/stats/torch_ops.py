@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from stepscope.tracer.inductor.stats_toolchain import plain_torch
-from stepscope.tracer.runtime.stats import ROW
+from stepscope.tracer.runtime.stats import ROW, digest
 from stepscope.tracer.runtime.stats.cpu import CpuBlock
 from stepscope.tracer.runtime.stats.dtypes import KINDS, NEAR_OVERFLOW, SUBNORMAL, DtypeKind, tables
 from stepscope.tracer.runtime.stats.layout import Layout, layout_of
@@ -61,9 +61,24 @@ def _read(tensor: Tensor, kind: DtypeKind, at: Layout, row: Any) -> None:
             _patterns(chunk, kind, start, row, seen)
     if kind.family == "pattern":
         _finish_patterns(seen, kind, row, moments)
+    if is_there and at.weight == 1:
+        row["digest"] = _digest(flat if not at.order else _flat(_in_memory_order(tensor.detach()), at), at.order)
     if row["first_bad"] >= 0:
         row["first_bad"] *= at.step
     row["min"], row["max"], row["mean"], row["std"] = moments.answer()
+
+
+def _digest(flat: Tensor, order: int) -> int:
+    total = 0
+    for start in range(0, flat.numel(), CHUNK):  # a chunk has whole units
+        chunk = flat[start : start + CHUNK].cpu().contiguous().view(torch.uint8).numpy()
+        total += digest.sum_of(chunk, start * flat.itemsize // digest.UNIT_BYTES)
+    return digest.finished(total, flat.numel() * flat.itemsize, order)
+
+
+def _in_memory_order(tensor: Tensor) -> Tensor:
+    """Return the tensor with its dimensions by decreasing stride."""
+    return tensor.permute(sorted(range(tensor.dim()), key=lambda dim: -tensor.stride()[dim]))
 
 
 def _flat(tensor: Tensor, at: Layout) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections import deque
 from collections.abc import Iterator
 from itertools import count
@@ -143,6 +144,7 @@ def encode(
             layout=layouts,
             first_bad=_sparse(rows["first_bad"], absent=-1),
             exact=_exact(rows, kinds, low, high),
+            digest=base64.b64encode(rows["digest"].astype("<u8").tobytes()).decode() if len(rows) else None,
             elements=elements if elements is not None and elements.row else None,
             **columns,
         )

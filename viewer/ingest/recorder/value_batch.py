@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,8 @@ class ValueColumns:
     exact: tuple[Ints, list[str | None], list[str | None]]
     at_least: Ints
     """Rows whose counts of NaN and infinity are only minimums."""
+    digest: Kept | None
+    """The digests as int64 with the same bits, 0 for unknown ones; None if there are none."""
     elements: tuple[Ints, list[list[Any]]]
     """Rows whose elements were kept, and these elements."""
 
@@ -69,8 +72,19 @@ def batch_of(values: Values, place: RecordPlace, damage: Damage, spill: Spill) -
         place, count, call, layout,
         {name: spill.keep(column) for name, column in floats.items()},
         {name: column and (spill.keep(column[0]), spill.keep(column[1])) for name, column in sparse.items()},
-        (at, _texts(exact.min), _texts(exact.max)), least, kept,
+        (at, _texts(exact.min), _texts(exact.max)), least,
+        None if values.digest is None else spill.keep(_digests(values.digest, count)), kept,
     )  # fmt: skip
+
+
+def _digests(text: str, count: int) -> Ints:
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError:
+        raise BadPayload("Values.digest is no base64") from None
+    if len(data) != 8 * count:
+        raise BadPayload("Values has columns of unequal length")
+    return np.frombuffer(data, "<i8").astype(np.int64)
 
 
 def _kept(elements: Elements, count: int) -> tuple[Ints, list[list[Any]]]:

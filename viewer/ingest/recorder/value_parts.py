@@ -49,7 +49,8 @@ class ValuePart:
             "step": places.call_step[owner], "site": places.site(launch, owner),
             "argument": -1 - argument if self.of_inputs else argument,
             "item": _masked(layouts.item[at], layouts.item[at] == UNKNOWN), **texts,
-            "numel": numel, "looked_at": looked_at, "at_least": source.at_least(), "elements": source.elements(numel),
+            "numel": numel, "looked_at": looked_at, "at_least": source.at_least(),
+            "digest": source.digest(rows["absurd"]), "elements": source.elements(numel),
         }  # fmt: skip
         if self.of_inputs:
             found["name"] = names
@@ -100,6 +101,17 @@ class _Joined:
             flags[first + batch.at_least] = True
         found: Flags = flags[self._at]
         return found
+
+    def digest(self, no_digest: Flags) -> Column | Texts:
+        if all(batch.digest is None for batch in self._batches):
+            return _nothing(len(self._at))
+        digests: Column = np.concatenate(
+            [
+                np.zeros(batch.rows, dtype=np.int64) if batch.digest is None else batch.digest()
+                for batch in self._batches
+            ]
+        )[self._at]
+        return _masked(digests, (digests == 0) | no_digest)
 
     def elements(self, numel: Ints) -> Column | Texts:
         """Return the elements as JSON, or None if their number differs from that of the tensor or one is invalid."""

@@ -11,6 +11,7 @@ from stepscope.viewer.graphs.queries.program_names import program_names, stateme
 from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.same_bits import name_same_bits
 from stepscope.viewer.values.queries.values import (
     COLUMNS,
     HEALTH_INDEX,
@@ -92,6 +93,8 @@ def buffer_detail(trace: Trace, graph: int, buffer: str, limit: int = 2000) -> B
     sites, arguments = ([pair[i] for pair in found.arguments] for i in range(2))
     all_values = sql.rows(trace, _VALUES, [sites, arguments])
     shown = sql.records(_Version, trace, _ROWS, [chosen([(value, health) for value, health in all_values], limit)])
+    versions = value_rows(trace, shown)
+    name_same_bits(trace, versions)
     first_ns = min((version.start_ns for version in shown if version.start_ns is not None), default=0)
     memory = [m for m in memory_statements(trace, graph) if m.buffer in found.names or m.of in found.names]
     order = {site: place for place, site in enumerate(found.sites)}
@@ -100,7 +103,7 @@ def buffer_detail(trace: Trace, graph: int, buffer: str, limit: int = 2000) -> B
         row=row,
         log=facts.log if facts is not None else 0,
         limit=LIMITS.get(row.dtype or (shown[0].dtype if shown else "")),
-        versions=value_rows(trace, shown),
+        versions=versions,
         steps=[version.step for version in shown],
         start_ns=[(version.start_ns or first_ns) - first_ns for version in shown],
         kernels=[version.kernel or "" for version in shown],

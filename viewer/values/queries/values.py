@@ -15,6 +15,7 @@ from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
 from stepscope.viewer.graphs.rows import ArgumentRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.same_bits import name_same_bits
 from stepscope.viewer.values.rows import HEALTH, ArgumentValues, Element, Health, SavedTensorRow, ValuePlace, ValueRow
 
 Place = TypeVar("Place", bound=ValuePlace)
@@ -56,6 +57,7 @@ class StoredValue(Statistics, ValuePlace):
     step: int
     at_least: bool
     elements: str | None
+    digest: int | None
 
 
 _COMPUTED = {"health_index": HEALTH_INDEX, "at_least": "coalesce(v.at_least, false)"}
@@ -172,6 +174,7 @@ def _value_row(row: StoredValue, size: list[int] | None) -> ValueRow:
         health=HEALTH[row.health_index],
         at_least=row.at_least,
         elements=_elements(row.elements),
+        digest=None if row.digest is None else f"{row.digest % (1 << 64):016x}",
     )
 
 
@@ -235,6 +238,7 @@ def launch_values(
     stored = {row.value: row for row in found if row.launch == launch}
     stored |= {row.value: row for rows in chosen.values() for row in rows}
     rows = {row.value: row for row in value_rows(trace, [stored[value] for value in sorted(stored)])}
+    name_same_bits(trace, list(rows.values()))
     own = [row for row in rows.values() if row.launch == launch]
     read = {argument: [rows[row.value] for row in picked] for argument, picked in chosen.items()}
     saved = sql.records(SavedTensorRow, trace, _SAVED, [launch]) if sql.has_rows(trace, "saved_tensors") else []
