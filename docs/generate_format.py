@@ -22,6 +22,7 @@ PARTS = {
     "Arguments that are no tensors": SCHEMA / "scalars.py",
     "Values": SCHEMA / "values.py",
     "Statistics": SCHEMA / "statistics.py",
+    "Judged launches": SCHEMA / "judging.py",
     "Memory": SCHEMA / "memory.py",
     "What failed or could not be recorded": SCHEMA / "gaps.py",
     "How a process ended": SCHEMA / "process_ends.py",

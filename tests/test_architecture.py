@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("schema",),
     ("wrapper", "config", "steps", "reading"),
     ("log",),
-    ("inductor", "runtime", "aoti"),
+    ("inductor", "runtime", "judge", "aoti"),
     ("command", "recorder"),
     ("", "autostart", "demo"),
     ("integrations",),

@@ -10,7 +10,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from stepscope.tracer._version import __version__
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from stepscope.tracer.runtime.lifetimes.lifecycle_checks import tracked_empty_strided as tracked_empty_strided
     from stepscope.tracer.runtime.lifetimes.mismatches import LifetimeError as LifetimeError
 
-__all__ = ["ConfigError", "TraceConfig", "__version__", "configure", "step", "trace"]
+__all__ = ["ConfigError", "TraceConfig", "__version__", "configure", "judge", "step", "trace"]
 __all__ += ["LifetimeError", "check_memory_step", "track_tensor", "tracked_empty_strided"]
 
 
@@ -49,6 +50,8 @@ def trace(
     verify_before: bool = False,
     save_quota_bytes: int | str = 1_000_000_000,
     elements: int | str = 0,
+    judge: str | int = "off",
+    judge_kernels: str | Sequence[str] = (),
     check_recompute: bool = False,
     lifetimes: str = "log",
     lifetimes_every: int | None = None,
@@ -78,6 +81,23 @@ def configure(**changes: Any) -> bool:
         return False
     recorder.configure(changed(recorder.config, **changes))
     return True
+
+
+@contextmanager
+def judge() -> Iterator[bool]:
+    """Judge the launches of the compiled calls that begin inside, in any thread; yield whether a recording runs.
+
+    Each launch is recomputed from the inputs that it reads, in eager code and in float64, which takes tens of times
+    as long as the launch. Results, gradients and random numbers stay the same.
+    """
+    from stepscope.tracer.runtime.active import current
+
+    recorder = current()
+    if recorder is None:
+        yield False
+        return
+    with recorder.judging():
+        yield True
 
 
 def step() -> None:

@@ -14,11 +14,13 @@ from stepscope.tracer.schema.byte_sizes import bytes_of
 
 LEVELS = ("off", "launches", "values", "save")
 LIFETIMES = ("off", "log", "assert")
+GLOBS = ("kernels", "args", "judge_kernels")
 MOST = 2**63 - 1
 MOST_ELEMENTS = 1024
 FIXED = ("directory", "provenance", "check_recompute")
 """Settings that cannot change during a recording, since the log is open and the programs are compiled."""
 
+_JUDGE = re.compile(r"off|first|last|[0-9]{1,18}|every:[1-9][0-9]{0,17}")
 _STEPS = re.compile(r"([0-9]{0,19})(?:(:)([0-9]{0,19}))?")
 
 
@@ -66,6 +68,11 @@ class TraceConfig:
     a C++ compiler makes that cheap, else every 16th step; with ``assert`` it is 1."""
     elements: int = 0
     """Maximum number of elements of a tensor for which all of them are recorded besides statistics; 0 for none."""
+    judge: str = "off"
+    """Step whose launches are recomputed from the inputs that they read: ``first``, ``last``, a number, or ``every:N``;
+    ``off``."""
+    judge_kernels: tuple[str, ...] = ()
+    """Case-sensitive globs of the names of kernels that are judged; empty for all kernels."""
     check_recompute: bool = False
     """Whether the memory that Inductor's reordering passes carry along is compared with a recomputation after each
     swap, which takes one estimate of the whole graph per swap. The compiled code does not change."""
@@ -75,8 +82,10 @@ class TraceConfig:
             raise ConfigError("level", f"is {self.level!r}; it must be {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
         if self.lifetimes not in LIFETIMES:
             raise ConfigError("lifetimes", f"is {self.lifetimes!r}; it must be off, log or assert")
-        for name in ("kernels", "args"):
+        for name in GLOBS:
             _check_globs(name, getattr(self, name))
+        if not isinstance(self.judge, str) or not _JUDGE.fullmatch(self.judge):
+            raise ConfigError("judge", f"is {self.judge!r}; it must be off, first, last, a step, or every:N")
         if self.steps is not None:
             _check_steps(self.steps)
         _check_number("every", self.every, 1)
@@ -97,6 +106,17 @@ class TraceConfig:
     def wants_kernel(self, name: str) -> bool:
         """Return whether a glob of `kernels` matches `name`, including its dots (``extern_kernels.mm``)."""
         return not self.kernels or any(fnmatchcase(name, glob) for glob in self.kernels)
+
+    def judges_step(self, step: int) -> bool:
+        """Return whether `step` is judged; with ``last`` each one is, and only the verdicts on the last are kept."""
+        if self.judge.startswith("every:"):
+            return step % int(self.judge.removeprefix("every:")) == 0
+        if self.judge.isdecimal():
+            return step == int(self.judge)
+        return self.judge == "last" or (self.judge == "first" and step == 0)
+
+    def judges_kernel(self, name: str) -> bool:
+        return not self.judge_kernels or any(fnmatchcase(name, glob) for glob in self.judge_kernels)
 
     def wants_argument(self, *names: str | None) -> bool:
         """Return whether a glob of `args` matches one of an argument's names; None is ignored."""
@@ -162,9 +182,11 @@ def _parsed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parsed_one(name: str, value: Any) -> Any:
+    if name == "judge" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
     if isinstance(value, str):
         return _PARSERS[name](name, value) if name in _PARSERS else value
-    is_several = isinstance(value, Iterable) if name in ("kernels", "args") else isinstance(value, list)
+    is_several = isinstance(value, Iterable) if name in GLOBS else isinstance(value, list)
     return tuple(value) if is_several else value
 
 
@@ -207,6 +229,7 @@ def _flag(name: str, value: str) -> bool:
 _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "kernels": _globs,
     "args": _globs,
+    "judge_kernels": _globs,
     "steps": _steps,
     "every": _number,
     "lifetimes_every": _number,

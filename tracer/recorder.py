@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ContextDecorator, suppress
+from contextlib import AbstractContextManager, ContextDecorator, suppress
 from html import escape
 from itertools import count
 from pathlib import Path
@@ -22,6 +22,7 @@ from stepscope.tracer.inductor.failed_compiles import FailedCompiles
 from stepscope.tracer.inductor.plain_graphs import PlainGraphs
 from stepscope.tracer.inductor.sources import provenance
 from stepscope.tracer.inductor.wrapper_hook import WrapperHook
+from stepscope.tracer.judge.judge import Judge
 from stepscope.tracer.log.launch_ring import LaunchRing
 from stepscope.tracer.log.run_log import RunLog, reason_of
 from stepscope.tracer.runtime import active, ticks
@@ -84,6 +85,7 @@ class Recorder(ContextDecorator):
         self.cuda_graphs = CudaGraphCalls(self)
         self.saver = TensorSaver(tensors_folder(self._log.writer.target), self.config.save_quota_bytes)
         self._device_error: str | None = None
+        self.judge = Judge(self.config, self, self.saver)
 
     @property
     def path(self) -> Path | None:
@@ -147,6 +149,7 @@ class Recorder(ContextDecorator):
             self.config = config
             try:
                 self.saver.quota_bytes = config.save_quota_bytes
+                self.judge.configure(config)
                 self._outbox.lifetimes.configure(config)
                 if self._hook is not None:
                     self._hook.configure(config)
@@ -154,6 +157,10 @@ class Recorder(ContextDecorator):
                     self.flush()
             except Exception as error:
                 self.failed("configure", error)
+
+    def judging(self) -> AbstractContextManager[None]:
+        """Return a context in which every call that begins is judged."""
+        return self.judge.asked(lambda: self.configure(self.config))
 
     def __repr__(self) -> str:
         state = "recording" if self._running else "not recording"
@@ -324,6 +331,7 @@ class Recorder(ContextDecorator):
         self.guarded("device marks", self._ask_devices)
         with self._lock:
             self.guarded("unfinished calls", self._outbox.end_calls)
+            self.guarded("judge", self.judge.flush)
         self.flush(wait=self._device_error is None)
         self.guarded("growth", self._outbox.write_all, lambda: growth_of(self.lifetimes, self._steps.last))
         self._write_overhead()

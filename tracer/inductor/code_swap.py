@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
+from stepscope.tracer.judge.plan import FunctionPlan
 from stepscope.tracer.log.launch_ring import FunctionShape, is_blocking
 from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, wrapper_functions
 from stepscope.tracer.wrapper.read_points import ReadPoint
@@ -62,6 +63,11 @@ SEE_STORAGES = """
 if _ss_see is not None:
     _ss_see(_ss_call, {point}, _ss_values)
 """
+JUDGE = """
+if _ss_judge is not None:
+    _ss_judge.{method}({site}_ss_values)
+"""
+"""Hook of a judged call, which is in the code only while some step is to be judged."""
 SYMBOLS = '"stepscope hooks".symbols(_ss_call, {numbers}, _ss_values)'
 READ = """
 if _ss_read is not None:
@@ -111,16 +117,20 @@ def swap(
     hooks: Any,
     points: Sequence[ReadPoint] = (),
     plan: int = 0,
+    judge: Sequence[FunctionPlan] = (),
 ) -> Swap:
     """Put `hooks` into the functions of `module` (a module or a class), whose analysed source is `source`.
 
     The syntax tree of `source` is modified. The hooks get `plan` when a call begins, and the index into `points` at
-    each reading. Raises SwapError, with nothing changed, if a function of the source does not match the module's.
+    each reading; `judge` has the plan of each function if some step is judged. Raises SwapError, with nothing changed,
+    if a function of the source does not match the module's.
 
     If the functions have hooks already, these are replaced, running calls finish with the hooks that they began with,
     and the first `Swap` restores the original code.
     """
-    pairs = _pairs(module, source, path, hooks, points, plan)
+    ticks = PYTHON_TICKS if hooks.tick_type is None else COMPILED_TICKS
+    tree = instrumented(source, points, plan, ticks, judge)
+    pairs = _pairs(module, source, hooks, compile(tree, path, "exec", dont_inherit=True))
     result = Swap([(weakref.ref(function), function.__code__) for function, _ in pairs])
     for function, replacement in pairs:
         function.__code__ = replacement
@@ -128,11 +138,9 @@ def swap(
 
 
 def _pairs(
-    module: ModuleType | type, source: WrapperSource, path: str, hooks: Any, points: Sequence[ReadPoint], plan: int
+    module: ModuleType | type, source: WrapperSource, hooks: Any, code: CodeType
 ) -> list[tuple[FunctionType, CodeType]]:
     """Return the functions of a module, each with its instrumented code."""
-    ticks = PYTHON_TICKS if hooks.tick_type is None else COMPILED_TICKS
-    code = compile(instrumented(source, points, plan, ticks), path, "exec", dont_inherit=True)
     pairs = []
     for name in source.functions:
         function = _resolve(module, name)
@@ -146,13 +154,20 @@ def _pairs(
     return pairs
 
 
-def instrumented(source: WrapperSource, points: Sequence[ReadPoint], plan: int, ticks: TickStatements) -> ast.Module:
+def instrumented(
+    source: WrapperSource,
+    points: Sequence[ReadPoint],
+    plan: int,
+    ticks: TickStatements,
+    judge: Sequence[FunctionPlan] = (),
+) -> ast.Module:
     """Insert the hooks into the syntax tree of `source`, and return the tree."""
-    hooks = _Hooks(source, points, ticks)
+    hooks = _Hooks(source, points, ticks, judge)
+    names = f"{ticks.names}; _ss_judge = _ss_call.judge" if judge else ticks.names
     for number, (_, function) in enumerate(wrapper_functions(source.tree)):
         hooks.first = min(_sites(hooks.launches, function), default=0)
         hooks.insert(function)
-        frame = ast.parse(FRAME.format(function=number, plan=plan, names=ticks.names)).body
+        frame = ast.parse(FRAME.format(function=number, plan=plan, names=names)).body
         attempt = frame[1]
         assert isinstance(attempt, ast.Try)
         for node in frame:
@@ -183,7 +198,13 @@ def _sites(launches: Mapping[ast.stmt, LaunchStatement], parent: ast.AST) -> lis
 class _Hooks:
     """The statements that are inserted before and after those of a wrapper."""
 
-    def __init__(self, source: WrapperSource, points: Sequence[ReadPoint], ticks: TickStatements) -> None:
+    def __init__(
+        self,
+        source: WrapperSource,
+        points: Sequence[ReadPoint],
+        ticks: TickStatements,
+        judge: Sequence[FunctionPlan] = (),
+    ) -> None:
         self.ticks = ticks
         self.launches = {launch.statement: launch for launch in source.launches}
         self.is_cuda = source.is_cuda
@@ -200,10 +221,23 @@ class _Hooks:
             hook = _hook(SEE_STORAGES.format(point=number), storage_point.expressions, storage_point.statement)
             self.storages.setdefault((storage_point.statement, storage_point.moment), []).extend(hook)
 
+        self.judged: dict[ast.stmt, tuple[list[ast.stmt], list[ast.stmt]]] = {}
+        """Hooks of the judge before and after a statement."""
+        for one in judge:
+            self._judge(one)
         for statement, names in source.bindings:
             numbers = tuple(source.symbols.index(name) for name in names)
             values = [ast.Name(name, ast.Load()) for name in names]
             self.symbols[statement] = _hook(SYMBOLS.format(numbers=numbers), values, statement)
+
+    def _judge(self, plan: FunctionPlan) -> None:
+        if plan.entry is not None:
+            self.judged[plan.entry] = [], _judge_hook("enter", "", plan.inputs, plan.entry)
+        for number, launch in plan.launches.items():
+            statement = plan.statements[number]
+            given = [operand.variable for operand in launch.operands]
+            before = _judge_hook("before", f"{number}, ", given, statement)
+            self.judged[statement] = before, _judge_hook("after", f"{number}, ", launch.after, statement)
 
     def insert(self, parent: ast.AST) -> None:
         """Surround each launch and each read point below `parent` with its hooks."""
@@ -222,6 +256,8 @@ class _Hooks:
         reads = [*self.storages.get((statement, "before"), []), *self.reads.get((statement, "before"), [])]
         then = [*self.symbols.get(statement, []), *self.storages.get((statement, "after"), [])]
         then += self.reads.get((statement, "after"), [])
+        judge, verdict = self.judged.get(statement, ([], []))
+        reads, then = [*reads, *judge], [*verdict, *then]
         if launch is None:
             return [*reads, statement, *then]
         before, core, after = _with_hooks(statement, launch, launch.site.site - self.first, self.ticks)
@@ -265,6 +301,11 @@ def _hook(text: str, expressions: Sequence[ast.expr], at: ast.stmt) -> list[ast.
         _Values(values).visit(statement)
         _place(statement, at)
     return statements
+
+
+def _judge_hook(method: str, site: str, names: Sequence[str], at: ast.stmt) -> list[ast.stmt]:
+    values = [ast.Name(name, ast.Load()) for name in names]
+    return _hook(JUDGE.format(method=method, site=site), values, at)
 
 
 class _Values(ast.NodeTransformer):

@@ -8,8 +8,6 @@ The facts are saved beside the compile cache under the wrapper's key, so that wa
 
 from __future__ import annotations
 
-import os
-import secrets
 import sys
 import threading
 from collections import Counter
@@ -17,16 +15,18 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from stepscope.tracer.inductor import compat
+from stepscope.tracer.inductor.judge_record.capture import JudgeTap
 from stepscope.tracer.inductor.scheduler.recompute_check import Mismatches
 from stepscope.tracer.inductor.scheduler.scheduler_memory import from_payload, scheduler_memory
+from stepscope.tracer.inductor.sidecars import sidecar_path, write_file
 from stepscope.tracer.inductor.sources.dynamo_graphs import CompiledLines, DynamoGraphs
 from stepscope.tracer.inductor.sources.fx_nodes import module_paths, source_nodes
+from stepscope.tracer.judge.record import GraphRecord
 from stepscope.tracer.schema.graphs import LaunchSite
 from stepscope.tracer.schema.memory import SchedulerMemory
 
@@ -61,6 +61,8 @@ class CodegenFacts:
     """Mismatches found in reordering passes; a warm run, which does not reorder, has none."""
     lines: CompiledLines | None = None
     """None if the graph that Dynamo captured was not seen, or in files of older versions."""
+    judge: list[GraphRecord] = field(default_factory=list)
+    """What the judge needs of the graph and its subgraphs; it has a file of its own, which only the judge reads."""
 
 
 class _Thread(threading.local):
@@ -79,6 +81,7 @@ class CodegenTap:
     ) -> None:
         self._on_failure, self._take_mismatches, self._dynamo = on_failure, take_mismatches, dynamo
         self._thread = _Thread()
+        self._judge = JudgeTap(on_failure)
         self._undo = ExitStack()
         self._attached = False
 
@@ -94,6 +97,7 @@ class CodegenTap:
                 self._wrap(module, TRACING, self._tracing)
         self._wrap(PythonWrapperCodegen, "writeline", self._writeline)
         self._wrap(Scheduler, "codegen", self._codegen)
+        self._judge.attach(self._undo)
 
     def detach(self) -> None:
         """Restore the originals. A module imported meanwhile may keep a wrapped function, which observes nothing."""
@@ -139,6 +143,9 @@ class CodegenTap:
             facts.memory.insert(0 if memory.subgraph is None else len(facts.memory), memory)
         except Exception as error:
             facts.memory_problem = f"{type(error).__name__}: {error}"
+        record = self._judge.take(V.graph)
+        if record is not None:
+            facts.judge.append(record)
 
     def _tracing(self, result: Any, nodes: Any, kernel: str, *args: Any, **kwargs: Any) -> None:
         from torch._inductor import debug
@@ -201,17 +208,8 @@ def match(sites: list[LaunchSite], facts: list[LaunchFacts]) -> tuple[list[Launc
     return matched, by_handle
 
 
-def sidecar_path(key: str) -> Path:
-    from torch._inductor.runtime.cache_dir_utils import cache_dir
-
-    return Path(cache_dir()) / "stepscope" / key[1:3] / f"{key}.json"
-
-
 def write_sidecar(key: str, facts: CodegenFacts) -> None:
     """Save `facts` for warm runs. Raises OSError."""
-    path = sidecar_path(key)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.{secrets.token_hex(4)}")
     content = {
         "version": SIDECAR_VERSION,
         "launches": [asdict(fact) for fact in facts.launches],
@@ -219,8 +217,7 @@ def write_sidecar(key: str, facts: CodegenFacts) -> None:
         "memory_problem": facts.memory_problem,
         "lines": asdict(facts.lines) if facts.lines else None,
     }
-    temporary.write_bytes(orjson.dumps(content))
-    temporary.replace(path)
+    write_file(sidecar_path(key), orjson.dumps(content))
 
 
 def read_sidecar(key: str) -> CodegenFacts | None:

@@ -120,6 +120,19 @@ def without_modes() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def without_autocast() -> Iterator[None]:
+    """Run operations in the dtypes that they are given, whatever the program's autocast says."""
+    import torch
+
+    with torch.autocast("cpu", enabled=False):
+        if torch.cuda.is_available():
+            with torch.autocast("cuda", enabled=False):
+                yield
+        else:
+            yield
+
+
 def inductor_is_loaded() -> bool:
     return loaded("torch._inductor.codecache", "PyCodeCache") is not None
 

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope.tracer.inductor import code_swap, codegen_facts, compat
 from stepscope.tracer.inductor.cpp_wrapper.code import PackageHook
+from stepscope.tracer.inductor.judge_record import sidecar as judge_sidecar
 from stepscope.tracer.inductor.operators import operator_schema
 from stepscope.tracer.inductor.read_plans import PlanSink, read_plan
 from stepscope.tracer.inductor.scheduler.recompute_check import MOST_RECORDS, Mismatches, RecomputeCheck
 from stepscope.tracer.inductor.sources import provenance
 from stepscope.tracer.inductor.sources.dynamo_graphs import Captured, CompiledLines, DynamoGraphs
 from stepscope.tracer.inductor.triton_configs import TritonConfigs
+from stepscope.tracer.judge.plan import plans_of
 from stepscope.tracer.runtime import launches, ticks
 from stepscope.tracer.schema.constants import CACHED_ESTIMATE, CPP_WRAPPER
 from stepscope.tracer.schema.gaps import Skipped
@@ -158,7 +160,9 @@ class WrapperHook:
                     raise OSError(f"{entry.path} is not the file that was loaded")
                 wrapper = analyse(text.decode(), operator_schema)
                 points = self._plan(wrapper, entry.hooks)
-                code_swap.swap(module, wrapper, entry.path, entry.hooks, points, len(entry.hooks.plans) - 1)
+                self._plan_judge(wrapper, entry.hooks, Path(entry.path).stem, None)
+                plan = len(entry.hooks.plans) - 1
+                code_swap.swap(module, wrapper, entry.path, entry.hooks, points, plan, entry.hooks.judged)
             except Exception as error:
                 self._sink.failed("configure", error)
 
@@ -171,6 +175,22 @@ class WrapperHook:
             points, plan = [], None
         hooks.plans.append(plan)
         return points
+
+    def _plan_judge(
+        self, wrapper: WrapperSource, hooks: launches.GraphHooks, key: str, facts: codegen_facts.CodegenFacts | None
+    ) -> None:
+        """Make the plans by which calls are judged. A failure here loses verdicts, not launches."""
+        if not self._sink.judge.is_on:
+            hooks.judged = ()
+        elif not hooks.judged:
+            try:
+                records = facts.judge if facts is not None and facts.judge else judge_sidecar.read(key)
+            except (OSError, ValueError):
+                records = []
+            try:
+                hooks.judged = plans_of(wrapper, records, hooks.snodes)
+            except Exception as error:
+                self._sink.failed("judge", error)
 
     def after_fork(self) -> None:
         """Replace the lock in a forked child, where the thread that has acquired it may not exist."""
@@ -256,7 +276,9 @@ class WrapperHook:
         try:
             with self._lock:
                 points = self._plan(wrapper, hooks)
-                self._swaps.append(code_swap.swap(module, wrapper, path, hooks, points, len(hooks.plans) - 1))
+                self._plan_judge(wrapper, hooks, key, facts)
+                plan = len(hooks.plans) - 1
+                self._swaps.append(code_swap.swap(module, wrapper, path, hooks, points, plan, hooks.judged))
                 self._instrumented.append(_Instrumented(weakref.ref(module), path, _digest(source.encode()), hooks))
         except (code_swap.SwapError, ValueError, SyntaxError) as error:
             self._report(replace(graph, sites=[], not_recorded=f"the hooks do not fit: {error}"), source)
@@ -301,6 +323,8 @@ class WrapperHook:
     def _keep(self, key: str, facts: codegen_facts.CodegenFacts, number: int) -> None:
         try:
             codegen_facts.write_sidecar(key, facts)
+            if facts.judge:
+                judge_sidecar.write(key, facts.judge)
         except OSError as error:
             self._sink.skipped(Skipped("scheduler nodes on warm runs", f"{error}", number))
 

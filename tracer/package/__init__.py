@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from stepscope.tracer import __version__ as __version__
     from stepscope.tracer import check_memory_step as check_memory_step
     from stepscope.tracer import configure as configure
+    from stepscope.tracer import judge as judge
     from stepscope.tracer import step as step
     from stepscope.tracer import trace as trace
     from stepscope.tracer import track_tensor as track_tensor
     from stepscope.tracer import tracked_empty_strided as tracked_empty_strided
 
 __all__ = ["ConfigError", "LifetimeError", "TraceConfig", "__version__", "check_memory_step", "configure", "step"]
-__all__ += ["trace", "track_tensor", "tracked_empty_strided"]
+__all__ += ["judge", "trace", "track_tensor", "tracked_empty_strided"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 from weakref import ref
 
+from stepscope.tracer.judge.judge import GuardedJudge
 from stepscope.tracer.log.launch_ring import RingBlock, SymbolValues
 from stepscope.tracer.runtime import argument_forms
 from stepscope.tracer.runtime.device.marks import Flag
@@ -71,7 +72,7 @@ class GraphCall:
 
     __slots__ = (
         "block", "cells", "cost_ns", "device_times", "due", "end_ns", "flag", "found", "function", "graph",
-        "graph_slot", "hooks", "is_recorded", "layout", "life", "look", "mark", "now", "number", "owned",
+        "graph_slot", "hooks", "is_recorded", "judge", "layout", "life", "look", "mark", "now", "number", "owned",
         "parent", "read", "read_at", "readings", "rows", "rows_written",
         "see_storages", "start_ns", "state", "stats_ns", "step",
         "stream", "symbol_block", "symbols", "thread", "tick", "tracker", "watch",
@@ -91,6 +92,8 @@ class GraphCall:
         self.now = perf_counter_ns
         self.read: Callable[[GraphCall, int, Sequence[Any]], None] | None = None
         """Function that reads tensors at a point of the wrapper; None if the call reads nothing."""
+        self.judge: GuardedJudge | None = None
+        """Judge of the call; None if it is not judged."""
         self.readings: list[Reading] = []
         self.rows_written = 0
         """Number of value rows of this call that are already in the log."""

@@ -13,6 +13,8 @@ from math import isfinite
 from time import perf_counter_ns
 from typing import Any, Protocol
 
+from stepscope.tracer.judge.judge import Judge
+from stepscope.tracer.judge.plan import FunctionPlan
 from stepscope.tracer.log.launch_ring import FunctionShape, SymbolValues
 from stepscope.tracer.runtime.argument_forms import TOO_MANY, ArgumentForms, described, signature_of
 from stepscope.tracer.runtime.calls import GraphCall, this_thread
@@ -43,6 +45,7 @@ class CallSink(ReplaySink, AssertSink, Protocol):
 
     timer: EventTimer
     cuda_graphs: CudaGraphCalls
+    judge: Judge
 
     @property
     def lifetimes(self) -> Tracker | None:
@@ -72,6 +75,10 @@ class GraphHooks:
     ) -> None:
         self.plans: list[ReadPlan | None] = [None]
         """Plans of reads, by the index in the wrapper's code; running code may use an earlier plan."""
+        self.judged: Sequence[FunctionPlan] = ()
+        """Plans by which the functions are judged, in their order; empty if no step is judged."""
+        self.snodes = {site.site: site.snodes or [] for site in graph.sites}
+        """Operations of the schedule that each launch site computes."""
         self.sink, self._frame, self._phase = sink, frame, graph.phase
         self._graph, self._dynamic, self._shapes = graph.graph, graph.dynamic, shapes
         self._symbols = len(graph.symbols)
@@ -134,6 +141,8 @@ class GraphHooks:
             at_once = reads.writes_at_once and not self._shapes[call.function].has_loops
             read = reads.read_at_once if at_once else reads.read
             call.read = reads.read_captured if call.state == "captured" else read
+        if self.judged and call.state != "captured":
+            call.judge = self.sink.judge.begin(call.step, self.judged[call.function])
         lifetimes = self.sink.lifetimes
         if lifetimes is not None and self._wants_lifetimes(lifetimes, call, parent):
             self._follow(lifetimes, call, parent)
@@ -196,6 +205,8 @@ class GraphHooks:
                 call, lambda: self.sink.enter(self._frame, self._phase), lambda: self.plans[-1]
             ):
                 self._say_replays()
+            if call.judge is not None:
+                self.sink.judge.end(call.judge, call.graph, call.number, call.step)
             if call.is_recorded:
                 self._end_recorded(call)
             if call.look is not None and not self._dynamic and not any(call.look):

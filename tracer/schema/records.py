@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from stepscope.tracer.schema import (
     gaps,
     graphs,
+    judging,
     launches,
     memory,
     process_ends,
@@ -26,7 +27,7 @@ from stepscope.tracer.schema import (
 from stepscope.tracer.schema.machine import Machine
 from stepscope.tracer.schema.record import Record, records_of
 
-_MODULES = (graphs, launches, steps, scalars, values, statistics, memory, gaps, process_ends)
+_MODULES = (graphs, launches, steps, scalars, values, statistics, judging, memory, gaps, process_ends)
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,17 @@ FOLDER = file_option(metavar="DIR", default="stepscope_trace", help="Write the l
     is_flag=True,
     help="Raise an error in the program where the lifetime of a storage differs from the expected one.",
 )
+@click.option(
+    "--judge",
+    metavar="STEP",
+    default="off",
+    shell_complete=one_of("first", "last", "every:10", "off"),
+    help="Recompute each launch of a step from the inputs that it reads, in eager code and in float64: first, last, a "
+    "number, or every:N. The judged step takes tens of times as long.",
+)
+@click.option(
+    "--judge-kernels", metavar="GLOBS", default="", help="Judge only kernels whose names match, separated by commas."
+)
 @click.option("--check-recompute", is_flag=True, help="Check the memory figures of Inductor's reordering at each swap.")
 @click.option(
     "--fresh-cache",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from stepscope.viewer.store.trace import Trace
 
 _OF_RECORDERS = (
+    "judged.wrong_kernel", "judged.clobbered_input", "judged.eager_rounding",
     "values.nonfinite", "values.uninitialised_read", "values.storage_overlap", "values.changed_without_writer",
     "values.exploding_values", "values.parameter_jump", "values.lost_update", "values.dead_activation",
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",

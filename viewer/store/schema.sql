@@ -182,6 +182,28 @@ CREATE TABLE uncaught_exceptions (
     log BIGINT, time_unix_ns BIGINT, type VARCHAR, text VARCHAR,
     frames VARCHAR                   -- JSON list of {file, line, function, code}, outermost first
 );
+-- What the judge found in calls whose launches it recomputed. `call`, `graph` and `site` are numbers of the log, and
+-- `launch` is a position in the call. Lists are JSON.
+CREATE TABLE judged_calls (
+    log BIGINT, time_unix_ns BIGINT, graph BIGINT, call BIGINT, step BIGINT, launches BIGINT, judged BIGINT,
+    not_judged VARCHAR,              -- JSON object: number of launches by the reason
+    launch VARCHAR, site VARCHAR, buffer VARCHAR, node VARCHAR, verdict VARCHAR, how VARCHAR, of_limit VARCHAR,
+    reason VARCHAR, reasons VARCHAR, -- of buffers that were not judged: index into the reasons, or null
+    duration_ns BIGINT
+);
+CREATE TABLE judged_buffers (        -- buffers that are wrong, and those at which eager code is off
+    log BIGINT, time_unix_ns BIGINT, graph BIGINT, call BIGINT, step BIGINT, launch BIGINT, site BIGINT,
+    buffer VARCHAR, node VARCHAR,
+    verdict VARCHAR,                 -- wrong, eager_off
+    rules VARCHAR, how VARCHAR, dtype VARCHAR, size VARCHAR, "index" VARCHAR,
+    compiled DOUBLE, eager DOUBLE, float64 DOUBLE, allowed DOUBLE, of_limit DOUBLE, bad BIGINT,
+    fragment VARCHAR, inputs VARCHAR, source VARCHAR, files VARCHAR
+);
+CREATE TABLE clobbered_inputs (
+    log BIGINT, time_unix_ns BIGINT, graph BIGINT, call BIGINT, step BIGINT, launch BIGINT, site BIGINT,
+    buffer VARCHAR, is_written BOOLEAN,
+    producer BIGINT, writer BIGINT   -- positions of launches in the call
+);
 CREATE TABLE device_errors (log BIGINT, text VARCHAR);   -- the error of a device when the recording ended
 -- The statistics of a tensor before or after a launch. Each version of a buffer is read once; `arguments.version_*`
 -- identifies the row of what a launch read. min, max, mean, std, l2 and largest are those of the finite elements.

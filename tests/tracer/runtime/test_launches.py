@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
+from stepscope.tracer.config import TraceConfig
+from stepscope.tracer.judge.judge import Judge
 from stepscope.tracer.log.launch_ring import FunctionShape, LaunchRing
 from stepscope.tracer.runtime import calls
 from stepscope.tracer.runtime.argument_forms import describe
@@ -14,10 +18,12 @@ from stepscope.tracer.runtime.device.times import EventTimer
 from stepscope.tracer.runtime.launches import GraphHooks
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
 from stepscope.tracer.runtime.outbox import to_batch
+from stepscope.tracer.runtime.values.save import TensorSaver
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.graphs import Argument, Graph, LaunchSite
 from stepscope.tracer.schema.launches import Calls, SameTensors, Tensors
 from stepscope.tracer.schema.memory import LifetimeLayout, LifetimeMismatch
+from stepscope.tracer.schema.record import Record
 
 
 class Sink:
@@ -26,6 +32,10 @@ class Sink:
         self.seen: list[Tensors] = []
         self.failures: list[str] = []
         self.cuda_graphs = CudaGraphCalls(self)
+        self.judge = Judge(TraceConfig(Path("unused")), self, TensorSaver(Path("unused"), 0))
+
+    def write(self, record: Record) -> None:
+        raise AssertionError("no call is judged")
 
     def finish(self, call: GraphCall) -> None:
         self.calls.append(call)

@@ -17,7 +17,10 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 _COLUMNS = {
-    "paths": ("logs.path", "strings.text", "compiles.file", "compile_events.file", "saved_tensors.file"),
+    "paths": (
+        "logs.path", "strings.text", "compiles.file", "compile_events.file", "saved_tensors.file",
+        "judged_buffers.files",
+    ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
         "arguments.parameter", "steps.optimizers", "uncaught_exceptions.type", "scalars.name",
@@ -29,7 +32,9 @@ _COLUMNS = {
         "uncaught_exceptions.text", "lifetime_mismatches.holders", "memory_step_mismatches.holders",
         "left_behind.holders", "export_events.reason", "cache_lookups.detail",
     ),
-    "source": ("compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames"),
+    "source": (
+        "compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames", "judged_buffers.source",
+    ),
 }  # fmt: skip
 _KIND_OF_KEY = {"file": "paths", "function": "names", "code": "source"}
 _LITERAL = re.compile(r"(['\"])((?:(?!\1)[^\\\n]|\\.){4,200})\1")

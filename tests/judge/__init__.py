@@ -1,0 +1,1 @@
+"""Programs that measure the judge: `python -m tests.judge.healthy` and `python -m tests.judge.faults`."""

@@ -1,0 +1,115 @@
+"""The rule of the judge, on tensors whose errors are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf, nan
+
+import pytest
+import torch
+from torch import Tensor
+
+from stepscope.tracer.judge.rule import Comparison, compare, equal, near
+
+EPS = 2.0**-23
+
+
+def none() -> Sequence[Tensor]:
+    return []
+
+
+def values(size: int = 4096, seed: int = 0) -> Tensor:
+    return torch.randn(8, size // 8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def verdict(
+    compiled: Tensor, eager: Tensor, double: Tensor, moved: Callable[[], Sequence[Tensor]] = none
+) -> Comparison:
+    return compare(compiled, eager, double, moved, torch.finfo(compiled.dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_rounding_is_no_error(dtype: torch.dtype) -> None:
+    exact = values()
+    rounded = exact.to(dtype)
+    assert not verdict(rounded, rounded, exact).broken
+    neighbour = (rounded.double() * (1 + torch.finfo(dtype).eps * torch.sign(values(seed=1)))).to(dtype)
+    assert not verdict(neighbour, rounded, exact).broken
+
+
+def test_one_wrong_element_is_found_with_its_index() -> None:
+    exact = values()
+    compiled = exact.float()
+    compiled[3, 7] += 1e-5
+    found = verdict(compiled, exact.float(), exact)
+    assert found.broken == ("element",)
+    assert found.index == (3, 7)
+    assert found.bad == 1
+    assert found.compiled == pytest.approx(float(exact[3, 7]) + 1e-5, abs=1e-6)
+    assert found.of_limit > 2
+
+
+@pytest.mark.parametrize(("dtype", "factor"), [(torch.float32, 1 + 2**-18), (torch.bfloat16, 1 + 2**-7)])
+def test_a_wrong_factor_is_found_although_each_element_is_near(dtype: torch.dtype, factor: float) -> None:
+    exact = values(1 << 16)
+    eager = exact.to(dtype)
+    compiled = (eager.double() * factor).to(dtype)
+    found = verdict(compiled, eager, exact)
+    assert {"mean", "bias"} & set(found.broken)
+
+
+def test_a_cancellation_is_explained_by_moved_inputs() -> None:
+    """The sum of numbers that cancel is off by far more than its own spacing, in compiled and in eager code alike."""
+    terms = values(1 << 14) * 1e4
+    exact = (terms - terms.mean(-1, keepdim=True)).sum(-1)
+    compiled = exact.float() + 0.02
+    assert verdict(compiled, exact.float(), exact).broken
+    moved = [exact + 0.02 * torch.ones_like(exact)]
+    assert not verdict(compiled, exact.float(), exact, lambda: moved).broken
+
+
+def test_new_nan_and_infinity_are_wrong_and_overflow_is_not() -> None:
+    exact = torch.tensor([[1.0, 2.0, 1e6]], dtype=torch.float64)
+    eager = exact.half()
+    assert not verdict(eager, eager, exact).broken
+    broken = eager.clone()
+    broken[0, 1] = nan
+    found = verdict(broken, eager, exact)
+    assert "nonfinite" in found.broken
+    assert found.index == (0, 1)
+    assert found.of_limit == inf
+
+
+def test_eager_overflow_is_a_note_and_no_error() -> None:
+    exact = torch.tensor([[0.5, 0.25]], dtype=torch.float64)
+    found = verdict(exact.half(), torch.tensor([[nan, 0.25]], dtype=torch.float16), exact)
+    assert not found.broken
+    assert found.eager_is_off
+    assert found.index == (0, 0)
+
+
+def test_integers_must_agree_where_eager_and_float64_do() -> None:
+    eager = torch.tensor([1, 2, 3, 4])
+    assert not verdict_of_integers(torch.tensor([1, 2, 3, 5]), eager, torch.tensor([1, 2, 3, 5])).broken
+    found = verdict_of_integers(torch.tensor([1, 9, 3, 4]), eager, torch.tensor([1, 2, 3, 5]))
+    assert (found.broken, found.index, found.bad) == (("integer",), (1,), 1)
+
+
+def verdict_of_integers(compiled: Tensor, eager: Tensor, double: Tensor) -> Comparison:
+    return compare(compiled, eager, double, none, 0.0)
+
+
+def test_nan_equals_nan() -> None:
+    assert equal(torch.tensor([nan, 1.0]), torch.tensor([nan, 1.0]))
+    assert not equal(torch.tensor([nan, 1.0]), torch.tensor([nan, 2.0]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_near_is_also_ok_against_float64(seed: int) -> None:
+    exact = values(seed=seed)
+    eager = (exact * (1 + 3 * EPS * values(seed=seed + 9))).float()
+    compiled = (eager.double() * (1 + 0.5 * EPS * values(seed=seed + 5))).float()
+    found = near(compiled, eager, EPS)
+    assert found is None or not verdict(compiled, eager, exact).broken
+    assert near(eager, eager, EPS) is not None
+    assert near(eager * (1 + 2**-18), eager, EPS) is None

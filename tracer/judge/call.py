@@ -1,0 +1,310 @@
+"""Judges the launches of one call: each right after it has run, so that no tensor has to be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from stepscope.tracer.inductor import compat
+from stepscope.tracer.judge import rule
+from stepscope.tracer.judge.evaluate import DOUBLE, SAME, Mode, Run, copied, random_moves, upward
+from stepscope.tracer.judge.expressions import number_of
+from stepscope.tracer.judge.fragments import text_of
+from stepscope.tracer.judge.integrity import Integrity
+from stepscope.tracer.judge.plan import FunctionPlan, Group, LaunchPlan, Written
+from stepscope.tracer.judge.record import Place
+from stepscope.tracer.judge.stored import StoredValues, Value
+from stepscope.tracer.judge.targets import CannotJudge
+from stepscope.tracer.judge.verdicts import CallVerdicts, Detail, Unwritten, Verdict
+
+MOVES = (random_moves(1), upward)
+
+
+class Save(NamedTuple):
+    """A tensor that a wrong launch has read."""
+
+    site: int
+    launch: int
+    name: str
+    tensor: Any
+
+
+class CallJudge:
+    """The judge of one call of one function of a wrapper."""
+
+    def __init__(
+        self,
+        plan: FunctionPlan,
+        wants: Callable[[str], bool],
+        save: Callable[[Save], str | None] = lambda one: None,
+    ) -> None:
+        """Create the judge; `wants` selects kernels by name, and `save` writes a tensor and returns the file's name."""
+        self._plan, self._wants, self._save = plan, wants, save
+        self.result = CallVerdicts()
+        self._integrity = Integrity()
+        self._symbols: dict[str, int | float] = {}
+        self._given: list[Any] = []
+
+    def enter(self, values: Sequence[Any]) -> None:
+        """Learn the symbols from the inputs of the call."""
+        stored = self._plan.stored
+        if stored is None:
+            return
+        for name, value in zip(self._plan.inputs, values, strict=True):
+            node = stored.nodes.get(name)
+            if isinstance(value, (int, float)):
+                self._symbols[stored.record.symbols.get(name, name)] = value
+                self._symbols[name] = value
+            elif node is not None and hasattr(value, "shape"):
+                for symbol, size in zip(node.size, value.shape, strict=False):
+                    if isinstance(symbol, str) and symbol.isidentifier():
+                        self._symbols.setdefault(symbol, int(size))
+
+    def before(self, site: int, values: Sequence[Any]) -> None:
+        """Look at what a launch is about to read, and copy what it may change."""
+        plan = self._plan.launches[site]
+        position = self.result.launches
+        self._given = []
+        with _undisturbed():
+            written = {
+                one.untyped_storage().data_ptr()
+                for operand, one in zip(plan.operands, values, strict=True)
+                if operand.use in ("out", "inout") and _is_plain(one)
+            }
+            for operand, value in zip(plan.operands, values, strict=True):
+                self._given.append(None)
+                if not _is_plain(value) or operand.use == "out":
+                    continue
+                if operand.holds is None:
+                    if operand.use == "in" and not operand.is_open:
+                        self.result.unwritten.append(Unwritten(position, site, operand.variable))
+                    continue
+                if operand.use == "other":
+                    if self._integrity.is_unchanged(operand.holds, value):
+                        self._given[-1] = value
+                    continue
+                change = self._integrity.change(operand.variable, operand.holds, value)
+                if change is not None:
+                    self.result.changes.append((position, site, change))
+                is_changed = value.untyped_storage().data_ptr() in written and self._wants(plan.kernel)
+                self._given[-1] = copied(value) if is_changed else value
+
+    def after(self, site: int, values: Sequence[Any]) -> None:
+        """Judge what a launch has written."""
+        plan = self._plan.launches[site]
+        position = self.result.launches
+        self.result.launches += 1
+        try:
+            with _undisturbed():
+                for one in values:
+                    if _is_plain(one):
+                        self._integrity.wrote_to(one, position)
+                for written in plan.written:
+                    value = _member(values, written)
+                    if _is_plain(value):
+                        self._integrity.written(written.buffer, value, position)
+                self._judge(plan, position, values)
+        finally:
+            self._given = []
+
+    def _judge(self, plan: LaunchPlan, position: int, values: Sequence[Any]) -> None:
+        reasons = [one.why_not for one in plan.written if one.why_not is not None]
+        if not self._wants(plan.kernel):
+            self.result.not_judged["the kernel was not asked for"] += 1
+            return
+        found: list[Verdict] = [
+            Verdict(position, plan.site, one.variable, one.buffer, None, None, one.why_not)
+            for one in plan.written
+            if one.why_not is not None
+        ]
+        for group in plan.groups:
+            found += self._group(plan, group, position, values)
+        self.result.verdicts += found
+        if any(one.found is not None for one in found):
+            self.result.judged += 1
+        else:
+            reasons = [one.why_not for one in found if one.why_not] or ["it writes no buffer that is known"]
+            self.result.not_judged[reasons[0]] += 1
+
+    def _group(self, plan: LaunchPlan, group: Group, position: int, values: Sequence[Any]) -> list[Verdict]:
+        judging = _Judging(self._stored(), group, self._given, self._symbols, values)
+        found = []
+        for written in group.written:
+            assert written.value is not None
+            try:
+                comparison: rule.Comparison | None = judging.comparison(written)
+                why = None
+            except CannotJudge as error:
+                comparison, why = None, str(error)
+            verdict = Verdict(
+                position, plan.site, written.variable, written.buffer, written.value.node, comparison, why
+            )
+            found.append(verdict)
+            if comparison is not None and (comparison.broken or comparison.eager_is_off):
+                self.result.details.append(self._detail(plan, group, verdict, written, values))
+        return found
+
+    def _stored(self) -> StoredValues:
+        assert self._plan.stored is not None
+        return self._plan.stored
+
+    def _detail(
+        self, plan: LaunchPlan, group: Group, verdict: Verdict, written: Written, values: Sequence[Any]
+    ) -> Detail:
+        stored = self._stored()
+        operands = plan.operands
+        inputs = [(leaf.node, operands[group.leaves[leaf][0]]) for leaf in group.fragment.leaves()]
+        files = []
+        if verdict.word == "wrong":
+            used = {group.leaves[leaf][0] for leaf in group.fragment.leaves()}
+            saves = [(operands[n].variable, self._given[n]) for n in sorted(used)]
+            for name, tensor in saves:
+                if tensor is not None:
+                    path = self._save(Save(plan.site, verdict.launch, name, tensor))
+                    files += [path] if path is not None else []
+        nodes = [written.value.node] if written.value is not None else []
+        if written.value is not None and written.value.mutations:
+            nodes.insert(0, stored.mutators[stored.root(written.value.node)][written.value.mutations - 1])
+        sources = [stored.nodes[name].source for name in [*nodes, *reversed(group.fragment.nodes())]]
+        value = _member(values, written)
+        return Detail(
+            verdict,
+            text_of(stored, group.fragment),
+            [f"{node} in {operand.variable}" for node, operand in inputs],
+            next((one for one in sources if one is not None), None),
+            str(value.dtype).removeprefix("torch."),
+            list(value.shape),
+            files,
+        )
+
+
+class _Judging:
+    """The evaluation of one group in the modes that the verdicts need; each is done once."""
+
+    def __init__(
+        self,
+        stored: StoredValues,
+        group: Group,
+        given: Sequence[Any],
+        symbols: Mapping[str, int | float],
+        after: Sequence[Any],
+    ) -> None:
+        self._stored, self._group, self._given, self._symbols = stored, group, given, symbols
+        self._after = after
+        self._done: dict[str, Mapping[Value, Any] | CannotJudge] = {}
+        dtypes = [stored.nodes[name].dtype for name in group.fragment.nodes()]
+        dtypes += [stored.nodes[one.value.node].dtype for one in group.written if one.value is not None]
+        self._spacing = max((_spacing(one) for one in dtypes if one is not None), default=0.0)
+
+    def comparison(self, written: Written) -> rule.Comparison:
+        """Compare one buffer. Raises CannotJudge."""
+        assert written.value is not None
+        assert written.place is not None
+        value = _member(self._after, written)
+        if not _is_plain(value):
+            raise CannotJudge("the buffer is no plain tensor")
+        compiled = self._part(value, written.place)
+        eager = self._target("same", SAME, written.value)
+        if tuple(eager.shape) != tuple(compiled.shape):
+            raise CannotJudge(f"the reference has the size {list(eager.shape)}, and the buffer {list(compiled.shape)}")
+        eager = eager.to(compiled.dtype)
+        if rule.equal(compiled, eager):
+            return rule.Comparison("equal")
+        found = rule.near(compiled, eager, self._spacing)
+        if found is not None:
+            return found
+        double = self._target("double", DOUBLE, written.value)
+        return rule.compare(compiled, eager, double, lambda: self._moved(written.value), self._spacing)
+
+    def _moved(self, value: Value | None) -> list[Any]:
+        assert value is not None
+        if not self._spacing:
+            return []
+        modes = [Mode(double=True, move=move, distance=self._spacing / 2) for move in MOVES]
+        return [self._target(f"moved {n}", mode, value) for n, mode in enumerate(modes)]
+
+    def _target(self, name: str, mode: Mode, value: Value) -> Any:
+        if name not in self._done:
+            self._done[name] = self._evaluated(mode)
+        found = self._done[name]
+        if isinstance(found, CannotJudge):
+            raise found
+        result = found[value]
+        if not hasattr(result, "dtype"):
+            raise CannotJudge("the reference is no tensor")
+        return result
+
+    def _evaluated(self, mode: Mode) -> Mapping[Value, Any] | CannotJudge:
+        device = next((one.device for one in self._after if hasattr(one, "device")), "cpu")
+        run = Run(self._stored, self._group.fragment, self._leaf, self._symbols, device, mode)
+        try:
+            return run.targets()
+        except CannotJudge as error:
+            return error
+        except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+            if is_out_of_memory(error):
+                raise
+            what = "float64" if mode.double else "eager code"
+            lines = str(error).splitlines() or [repr(error)]
+            return CannotJudge(f"{what} cannot compute it: {lines[0][:160]}")
+
+    def _leaf(self, value: Value) -> Any:
+        position, place = self._group.leaves[value]
+        tensor = self._given[position]
+        if tensor is None:
+            raise CannotJudge(f"the contents of the buffer of {value.node} were not to be had")
+        return self._part(tensor, place)
+
+    def _part(self, tensor: Any, place: Place) -> Any:
+        """Return the part of a buffer that a place describes; sizes that are not known are those of the buffer."""
+        try:
+            size = [int(number_of(one, self._symbols)) for one in place.size]
+            stride = [int(number_of(one, self._symbols)) for one in place.stride]
+            offset = int(number_of(place.offset, self._symbols))
+        except CannotJudge:
+            return tensor
+        try:
+            return tensor.as_strided(size, stride, tensor.storage_offset() + offset)
+        except RuntimeError as error:
+            raise CannotJudge(f"the buffer has another form than the compiler recorded: {error}") from None
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    import torch
+
+    is_error = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+    return is_error or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+
+
+def _member(values: Sequence[Any], written: Written) -> Any:
+    value = values[written.position]
+    if written.item is None or not isinstance(value, (list, tuple)):
+        return value
+    return value[written.item] if written.item < len(value) else None
+
+
+def _is_plain(value: Any) -> bool:
+    import torch
+
+    return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
+
+
+def _spacing(dtype: str) -> float:
+    import torch
+
+    found = getattr(torch, dtype)
+    return float(torch.finfo(found).eps) if found.is_floating_point or found.is_complex else 0.0
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hide what is done inside from the program: its modes, autograd, autocast, and random generators."""
+    import torch
+
+    with compat.without_modes(), compat.without_autocast():
+        state = torch.get_rng_state()
+        try:
+            yield
+        finally:
+            torch.set_rng_state(state)

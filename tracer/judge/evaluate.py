@@ -1,0 +1,187 @@
+"""Runs a fragment of a graph with PyTorch's own operators, in one of three modes.
+
+``same`` uses the dtypes of the graph; ``double`` uses float64 for every floating point dtype; ``moved`` does so with
+each input moved by up to half a unit in the last place, which shows how much rounding may change the result.
+Nothing that is given is changed: an operator that writes gets a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stepscope.tracer.judge import philox
+from stepscope.tracer.judge.attention import in_double
+from stepscope.tracer.judge.expressions import number_of
+from stepscope.tracer.judge.fragments import Fragment, Step
+from stepscope.tracer.judge.record import members_of, node_of
+from stepscope.tracer.judge.stored import StoredValues, Value, written_nodes
+from stepscope.tracer.judge.targets import CannotJudge, decoded, doubled, function_of, tensor_of, written_arguments
+
+NOT_IN_DOUBLE = ("op:aten.view.dtype", "op:prims.view_of_dtype")
+"""Operators whose result depends on the bits of a dtype."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How values are computed."""
+
+    double: bool = False
+    move: Callable[[Any, float], Any] | None = None
+    """Function that moves a float64 tensor by up to a relative distance; None to use inputs as they are."""
+    distance: float = 0.0
+
+
+SAME = Mode()
+DOUBLE = Mode(double=True)
+
+
+class Run:
+    """One evaluation of a fragment."""
+
+    def __init__(
+        self,
+        stored: StoredValues,
+        fragment: Fragment,
+        given: Callable[[Value], Any],
+        symbols: Mapping[str, int | float],
+        device: Any,
+        mode: Mode = SAME,
+    ) -> None:
+        """Prepare an evaluation; `given` returns the leaves, and `device` is that of constants."""
+        self._stored, self._fragment, self._given, self._symbols = stored, fragment, given, symbols
+        self._device, self._mode = device, mode
+        self._values: dict[Value, Any] = {}
+        self._mutated: dict[str, dict[str, Any]] = {}
+        """Copies that a mutating node has written to, by the node and by the root."""
+
+    def targets(self) -> dict[Value, Any]:
+        """Return the values of the fragment's targets. Raises CannotJudge, or whatever an operator raises."""
+        values, last = self._values, self._fragment.last_use
+        for position, step in enumerate(self._fragment.steps):
+            values[step.value] = self._result(step)
+            for value in step.needs.values():
+                if last.get(value) == position:
+                    values.pop(value, None)
+        return {target: values[target] for target in self._fragment.targets}
+
+    def _result(self, step: Step) -> Any:
+        if step.kind == "leaf":
+            return self._leaf(step.value)
+        if step.kind == "number":
+            return self._number(self._stored.record.symbols[step.value.node])
+        if step.kind == "constant":
+            constant = tensor_of(self._stored.record.constants[self._stored.nodes[step.value.node].target])
+            return self._in_mode(constant.to(self._device))
+        if step.kind == "same":
+            return self._values[next(iter(step.needs.values()))]
+        if step.kind == "mutation":
+            return self._mutation(step)
+        return self._call(step.value.node, lambda name: self._values[step.needs[name]])
+
+    def _leaf(self, value: Value) -> Any:
+        found = self._in_mode(self._given(value))
+        move = self._mode.move
+        is_moved = move is not None and hasattr(found, "is_floating_point") and found.is_floating_point()
+        return move(found, self._mode.distance) if is_moved and move is not None else found
+
+    def _in_mode(self, value: Any) -> Any:
+        if not self._mode.double or not hasattr(value, "dtype"):
+            return value
+        dtype = doubled(value.dtype)
+        return value if dtype == value.dtype else value.to(dtype)
+
+    def _number(self, expression: str) -> Any:
+        return number_of(expression, self._symbols)
+
+    def _call(self, name: str, operand: Callable[[str], Any]) -> Any:
+        node = self._stored.nodes[name]
+        args = self._decoded(node.args, operand)
+        kwargs = self._decoded(node.kwargs, operand)
+        if node.target.startswith("op:prims.inductor_rand"):
+            if not args[-2 if "randint" not in node.target else -1].numel() == 1:
+                raise CannotJudge(f"{node.target.removeprefix('op:')} uses the generator of eager code")
+            return self._in_mode(philox.drawn(node.target, args, kwargs))
+        if self._mode.double:
+            if node.target.startswith(NOT_IN_DOUBLE):
+                raise CannotJudge(f"{node.target.removeprefix('op:')} reads the bits of a number")
+            found = in_double(node.target, args, kwargs)
+            if found is not None:
+                return found
+        written = written_arguments(node.target)
+        if written:  # its own result is wanted, and not what it writes to
+            args = tuple(_copied(one) if position in written else one for position, one in enumerate(args))
+        result = function_of(node.target)(*args, **kwargs)
+        return self._in_mode(result) if self._mode.double else result
+
+    def _decoded(self, value: Any, operand: Callable[[str], Any]) -> Any:
+        return decoded(value, operand, self._number, self._mode.double)
+
+    def _mutation(self, step: Step) -> Any:
+        mutator = self._stored.mutators[step.value.node][step.value.mutations - 1]
+        if mutator not in self._mutated:
+            self._mutated[mutator] = self._mutate(mutator, step)
+        return self._mutated[mutator][step.value.node]
+
+    def _mutate(self, mutator: str, step: Step) -> dict[str, Any]:
+        """Run a mutating node on copies; return the copies by root."""
+        stored, node = self._stored, self._stored.nodes[mutator]
+        roots = {stored.root(name) for name in written_nodes(node)}
+        copies = {root: copied(self._values[step.needs[root]]) for root in roots}
+
+        def operand(name: str) -> Any:
+            return self._values[step.needs[name]]
+
+        def view(name: str) -> Any:
+            if name in copies:
+                return copies[name]
+            parent = stored.parent[name]
+            one = stored.nodes[name]
+            if written_nodes(one) or one.target.startswith("function:"):
+                return view(parent)
+            return self._call(name, lambda other: view(other) if other == parent else operand(other))
+
+        args = list(self._decoded(node.args, operand))
+        for position in written_arguments(node.target):
+            argument = members_of(node.args)[position]  # type: ignore[index]
+            members = members_of(argument)
+            names = [node_of(one) for one in (members if members is not None else [argument])]
+            views = [view(name) if name is not None else None for name in names]
+            args[position] = views if members is not None else views[0]
+        function_of(node.target)(*args, **self._decoded(node.kwargs, operand))
+        return copies
+
+
+def copied(tensor: Any) -> Any:
+    """Return a copy with the same sizes and strides, also of a tensor with gaps or overlaps."""
+    found = tensor.clone()
+    if found.stride() == tensor.stride() or tensor.numel() == 0:
+        return found
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    whole = tensor.as_strided((extent,), (1,)).clone()
+    return whole.as_strided(tensor.shape, tensor.stride(), 0)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_copied(one) for one in value]
+    return copied(value) if hasattr(value, "clone") else value
+
+
+def random_moves(seed: int) -> Callable[[Any, float], Any]:
+    """Return a function that moves each number up or down at random, with a generator of its own."""
+
+    def move(tensor: Any, distance: float) -> Any:
+        import torch
+
+        generator = torch.Generator(tensor.device).manual_seed(seed)
+        moves = torch.rand(tensor.shape, dtype=torch.float64, device=tensor.device, generator=generator)
+        return tensor + tensor * moves.mul_(2).sub_(1).mul_(distance)
+
+    return move
+
+
+def upward(tensor: Any, distance: float) -> Any:
+    """Move each number away from minus infinity, which bounds what rounding does to sums."""
+    return tensor + tensor.abs() * distance

@@ -1,0 +1,176 @@
+"""Decides which calls are judged, and writes their verdicts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stepscope.tracer.judge.call import CallJudge, Save, is_out_of_memory
+from stepscope.tracer.judge.plan import FunctionPlan
+from stepscope.tracer.judge.verdicts import CallVerdicts, Detail, Verdict
+from stepscope.tracer.schema.gaps import Skipped
+from stepscope.tracer.schema.judging import ClobberedInput, JudgedBuffer, JudgedCall
+from stepscope.tracer.schema.record import Record
+
+if TYPE_CHECKING:
+    from stepscope.tracer.config import TraceConfig
+
+MOST_DETAILS = 64
+"""Maximum number of buffers of a call that are described."""
+
+
+class JudgeSink(Protocol):
+    """The part of the recorder that the judge needs."""
+
+    def write(self, record: Record) -> None: ...
+    def skipped(self, record: Skipped) -> None: ...
+    def failed(self, where: str, error: BaseException) -> None: ...
+
+
+class Saver(Protocol):
+    def save(
+        self, tensor: Any, *, step: int, launch: int, kernel: str, argument: str, item: int | None, moment: str
+    ) -> Any: ...
+
+
+class GuardedJudge:
+    """The judge of a call as the generated code sees it: it never raises, and stops judging after an error."""
+
+    def __init__(self, judge: CallJudge, on_error: Callable[[Exception], None]) -> None:
+        self.judge, self._on_error = judge, on_error
+        self._is_on = True
+        self.spent_ns = 0
+
+    def enter(self, values: Sequence[Any]) -> None:
+        self._do(self.judge.enter, values)
+
+    def before(self, site: int, values: Sequence[Any]) -> None:
+        self._do(self.judge.before, site, values)
+
+    def after(self, site: int, values: Sequence[Any]) -> None:
+        self._do(self.judge.after, site, values)
+
+    def _do(self, function: Callable[..., None], *arguments: Any) -> None:
+        if not self._is_on:
+            return
+        started = perf_counter_ns()
+        try:
+            function(*arguments)
+        except Exception as error:
+            self._is_on = False
+            self._on_error(error)
+        self.spent_ns += perf_counter_ns() - started
+
+
+class Judge:
+    """The judge of one recording."""
+
+    def __init__(self, config: TraceConfig, sink: JudgeSink, saver: Saver) -> None:
+        self._config, self._sink, self._saver = config, sink, saver
+        self._asked = 0
+        self._lock = threading.Lock()
+        self._kept: tuple[int, list[Record]] = (-1, [])
+        """The last judged step and its records, if only the last step is wanted."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether some step may be judged, so that wrappers need the hooks for it."""
+        return self._asked > 0 or self._config.judge != "off"
+
+    def configure(self, config: TraceConfig) -> None:
+        self._config = config
+
+    @contextmanager
+    def asked(self, on_change: Callable[[], None]) -> Iterator[None]:
+        """Judge every call that begins inside; `on_change` puts the hooks into the wrappers, or takes them out."""
+        self._asked += 1
+        try:
+            on_change()
+            yield
+        finally:
+            self._asked -= 1
+            on_change()
+
+    def begin(self, step: int, plan: FunctionPlan) -> GuardedJudge | None:
+        """Return the judge of a call that begins, or None if it is not judged."""
+        if not (self._asked or self._config.judges_step(step)):
+            return None
+        kernels = {launch.site: launch.kernel for launch in plan.launches.values()}
+
+        def save(one: Save) -> str | None:
+            saved = self._saver.save(
+                one.tensor, step=step, launch=one.launch, kernel=kernels[one.site], argument=one.name, item=None,
+                moment="judged",
+            )  # fmt: skip
+            return getattr(saved, "file", None)
+
+        return GuardedJudge(CallJudge(plan, self._config.judges_kernel, save), self._lost)
+
+    def _lost(self, error: Exception) -> None:
+        if is_out_of_memory(error):
+            why = "there was not enough memory to recompute a launch; --judge-kernels judges fewer at a time"
+            self._sink.skipped(Skipped("the rest of a judged call", why))
+        else:
+            self._sink.failed("judge", error)
+
+    def end(self, judged: GuardedJudge, graph: int, call: int, step: int) -> None:
+        """Write the verdicts of a call that has ended."""
+        records = list(_records(judged.judge.result, graph, call, step, judged.spent_ns))
+        if self._asked or self._config.judge != "last":
+            for record in records:
+                self._sink.write(record)
+            return
+        with self._lock:
+            of, kept = self._kept
+            self._kept = (step, kept + records if of == step else records)
+
+    def flush(self) -> None:
+        """Write the verdicts on the last step, which has ended."""
+        with self._lock:
+            (_, kept), self._kept = self._kept, (-1, [])
+        for record in kept:
+            self._sink.write(record)
+
+
+def _records(found: CallVerdicts, graph: int, call: int, step: int, spent_ns: int) -> Iterator[Record]:
+    verdicts = found.verdicts
+    reasons = list(dict.fromkeys(one.why_not for one in verdicts if one.why_not is not None))
+    yield JudgedCall(
+        graph,
+        call,
+        step,
+        found.launches,
+        found.judged,
+        dict(found.not_judged),
+        [one.launch for one in verdicts],
+        [one.site for one in verdicts],
+        [one.variable for one in verdicts],
+        [one.node for one in verdicts],
+        [one.word for one in verdicts],
+        [one.found.how if one.found else None for one in verdicts],
+        [one.found.of_limit if one.found else None for one in verdicts],
+        [reasons.index(one.why_not) if one.why_not is not None else None for one in verdicts],
+        reasons,
+        spent_ns,
+    )
+    for detail in found.details[:MOST_DETAILS]:
+        yield _buffer(detail, graph, call, step)
+    for launch, site, change in found.changes[:MOST_DETAILS]:
+        yield ClobberedInput(graph, call, step, launch, site, change.variable, True, change.producer, change.writer)
+    for one in found.unwritten[:MOST_DETAILS]:
+        yield ClobberedInput(graph, call, step, one.launch, one.site, one.variable, False, None, None)
+
+
+def _buffer(detail: Detail, graph: int, call: int, step: int) -> JudgedBuffer:
+    verdict: Verdict = detail.verdict
+    found = verdict.found
+    assert found is not None
+    return JudgedBuffer(
+        graph, call, step, verdict.launch, verdict.site, verdict.variable, verdict.node or "",
+        "wrong" if found.broken else "eager_off", list(found.broken), found.how, detail.dtype, detail.size,
+        list(found.index), found.compiled, found.eager, found.double, found.allowed, found.of_limit, found.bad,
+        detail.fragment, detail.inputs, detail.source, detail.files,
+    )  # fmt: skip

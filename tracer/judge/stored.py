@@ -1,0 +1,166 @@
+"""Finds which buffer holds which value of the FX graph, in which state.
+
+A value is a node and the number of mutations of its memory that have happened: ``Value("arg0_1", 0)`` is an input as it
+was given, ``Value("arg0_1", 1)`` after the first operator that writes to it (`copy_`, `index_put_`). Views belong to
+the node that made their memory, their root.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cached_property
+from typing import NamedTuple
+
+from stepscope.tracer.judge.record import Buffer, GraphRecord, Json, Node, Place, members_of, node_of
+from stepscope.tracer.judge.targets import viewed_argument, written_arguments
+
+GETITEM = "function:operator.getitem"
+REPLACED = ("Fallback", "MutationOutput")
+NO_VALUE = ("aten.empty", "aten.new_empty", "aten.empty_strided", "aten.new_empty_strided", "aten.empty_like")
+
+
+class Value(NamedTuple):
+    node: str
+    mutations: int
+
+
+class StoredValues:
+    """The values of one graph, and the buffers that hold them."""
+
+    def __init__(self, record: GraphRecord) -> None:
+        self.record = record
+        self.nodes = {node.name: node for node in record.nodes}
+        self.index = {node.name: number for number, node in enumerate(record.nodes)}
+        self.buffers = {buffer.name: buffer for buffer in record.buffers}
+        self.parent = {node.name: parent for node in record.nodes if (parent := self._viewed(node)) is not None}
+        """The node whose memory a view shares."""
+        self.mutators: dict[str, list[str]] = defaultdict(list)
+        """Nodes that write to the memory of a root, in order."""
+        for node in record.nodes:
+            for argument in written_nodes(node):
+                found = self.mutators[self.root(argument)]
+                if node.name not in found:
+                    found.append(node.name)
+
+    def _viewed(self, node: Node) -> str | None:
+        """Return the node whose memory `node` shares, or None."""
+        if node.kind != "call":
+            return None
+        arguments = members_of(node.args) or []
+        if node.target == GETITEM:
+            return self._member(arguments)
+        position = viewed_argument(node.target)
+        return node_of(arguments[position]) if position is not None and position < len(arguments) else None
+
+    def _member(self, arguments: list[Json]) -> str | None:
+        """Return the tensor that is a member of what an operator on lists, which returns nothing, has mutated."""
+        source = self.nodes.get(node_of(arguments[0]) or "") if arguments else None
+        if source is None or not isinstance(arguments[1], int):
+            return None
+        written = written_nodes(source)
+        is_list = source.target.startswith("op:aten._foreach") and source.target.rpartition(".")[0].endswith("_")
+        returns_nothing = bool(written) and ("_foreach" in source.target or is_list)
+        return written[arguments[1]] if returns_nothing and arguments[1] < len(written) else None
+
+    def root(self, name: str) -> str:
+        while name in self.parent:
+            name = self.parent[name]
+        return name
+
+    def state_at(self, name: str, user: str | None) -> int:
+        """Return how many mutations of a node's memory come before `user`, or in all if it is None."""
+        mutators = self.mutators.get(self.root(name), ())
+        return len(mutators) if user is None else sum(self.index[one] < self.index[user] for one in mutators)
+
+    def value(self, name: str) -> Value:
+        """Return the value of a node when it is made."""
+        written = written_nodes(self.nodes[name])
+        return Value(name, self.state_at(name, name) + (1 if written and self.parent.get(name) else 0))
+
+    @cached_property
+    def held(self) -> dict[str, list[tuple[Value, Place]]]:
+        """Return the values that each buffer holds."""
+        found: dict[str, list[tuple[Value, Place]]] = defaultdict(list)
+        mutations = self._mutations()
+        for name, place in self.record.places.items():
+            node = self.nodes[name]
+            is_item = self.buffers[place.buffer].kind == "MultiOutput" if place.buffer in self.buffers else False
+            if node.kind == "output" or (written_nodes(node) and not is_item):
+                continue
+            later = self._later(node, mutations.get(place.buffer, []), place.buffer)
+            found[later or place.buffer].append((self.value(name), place))
+        for name, place in self.record.also:
+            value = self.value(name)
+            if not written_nodes(self.nodes[name]) and all(value != one for one, _ in found[place.buffer]):
+                found[place.buffer].append((value, place))
+        for buffer in self.record.buffers:
+            mutated = self._mutated(buffer)
+            if mutated is not None:
+                found[buffer.name] = [mutated]
+        for name, values in found.items():
+            origin = self.buffers[name].origin if name in self.buffers else None
+            values.sort(key=lambda one: (one[0].node != origin, self.index[one[0].node]))
+        return dict(found)
+
+    def _mutations(self) -> dict[str, list[Buffer]]:
+        """Return the buffers that are later contents of each one."""
+        found: dict[str, list[Buffer]] = defaultdict(list)
+        for buffer in self.record.buffers:
+            for name in {*buffer.mutates, buffer.real} - {buffer.name}:
+                found[name].append(buffer)
+        return found
+
+    def _later(self, node: Node, mutations: list[Buffer], buffer: str) -> str | None:
+        """Return the mutation of `buffer` that makes the value of a node whose IR names the buffer, or None."""
+        if not mutations or node.kind != "call" or node.name in self.parent:
+            return None
+        arguments = members_of(node.args) or []
+        source = node_of(arguments[0]) if node.target == GETITEM and arguments else None
+        own = {node.name, source} - {None}
+        found = [one for one in mutations if own & set(one.origins)]
+        before = self.buffers[buffer].origins if buffer in self.buffers else []
+        if node.name in before:
+            others = [one for one in found if any(kind in one.kind for kind in REPLACED)]
+            found = others
+        ends = [one for one in found if max(one.origins, key=self._order) in own]
+        return (ends or found)[-1].name if ends else found[0].name if found else None
+
+    def _order(self, name: str) -> int:
+        return self.index.get(name, -1)
+
+    def _mutated(self, buffer: Buffer) -> tuple[Value, Place] | None:
+        """Return the value of a buffer that the last mutating node among its origins makes, or None."""
+        if not (buffer.mutates or buffer.layout.startswith("Mutation") or buffer.real != buffer.name):
+            return None
+        mutating = [name for name in buffer.origins if name in self.nodes and written_nodes(self.nodes[name])]
+        if not mutating:
+            return None
+        last = max(mutating, key=self._order)
+        for name in written_nodes(self.nodes[last]):
+            root = self.root(name)
+            place = self.record.places.get(root)
+            named = {buffer.real, *buffer.mutates}
+            if place is not None and (place.buffer in named or root in named):
+                return Value(root, self.mutators[root].index(last) + 1), Place(
+                    buffer.name, place.size, place.stride, place.offset
+                )
+        return None
+
+    def may_be_unwritten(self, buffer: str) -> bool:
+        """Return whether the program itself leaves the contents of a buffer open, as with `torch.empty`."""
+        held = self.held.get(buffer, [])
+        return any(self.nodes[value.node].target.removeprefix("op:").startswith(NO_VALUE) for value, _ in held)
+
+
+def written_nodes(node: Node) -> list[str]:
+    """Return the nodes whose memory an operator writes to, in the order of its arguments."""
+    if node.kind != "call":
+        return []
+    arguments = members_of(node.args) or []
+    found: list[str] = []
+    for position in written_arguments(node.target):
+        argument = arguments[position] if position < len(arguments) else None
+        members = members_of(argument)
+        names = [node_of(one) for one in (members if members is not None else [argument])]
+        found += [name for name in names if name is not None]
+    return found

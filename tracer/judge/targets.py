@@ -1,0 +1,152 @@
+"""Finds the functions that the nodes of a record name, and decodes the arguments of nodes."""
+
+from __future__ import annotations
+
+import base64
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from stepscope.tracer.judge.record import Constant, Json
+
+FUNCTIONS: Mapping[str, Any] = {"operator": operator, "math": math}
+"""Modules of whose functions a record may name one; a record is a file, which must not choose what runs."""
+
+
+class CannotJudge(Exception):
+    """Raised if a value cannot be recomputed; its text is the reason."""
+
+
+@cache
+def function_of(target: str) -> Callable[..., Any]:
+    """Return the function that a node calls. Raises CannotJudge if there is none in this torch."""
+    import torch
+
+    kind, _, name = target.partition(":")
+    if kind == "op":
+        namespace, _, rest = name.partition(".")
+        packet, _, overload = rest.rpartition(".")
+        try:
+            found: Callable[..., Any] = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+            return found
+        except (AttributeError, RuntimeError):
+            raise CannotJudge(f"this torch has no operator {name}") from None
+    module, _, function = name.rpartition(".")
+    if kind == "function" and module in FUNCTIONS and hasattr(FUNCTIONS[module], function):
+        return getattr(FUNCTIONS[module], function)  # type: ignore[no-any-return]
+    if kind == "function" and module == "torch" and function.startswith("sym_"):
+        return getattr(torch, function)  # type: ignore[no-any-return]
+    if kind == "higher_order":
+        raise CannotJudge(f"the higher-order operator {name} has no reference")
+    raise CannotJudge(f"{name} is not a function that the judge calls")
+
+
+@cache
+def schema_of(target: str) -> Any:
+    """Return the schema of an operator, or None for other functions and for unknown operators."""
+    if not target.startswith("op:"):
+        return None
+    try:
+        return getattr(function_of(target), "_schema", None)
+    except CannotJudge:
+        return None
+
+
+@cache
+def written_arguments(target: str) -> tuple[int, ...]:
+    """Return the positions of the arguments that an operator writes to."""
+    schema = schema_of(target)
+    if schema is None or not schema.is_mutable:
+        return ()
+    arguments = enumerate(schema.arguments)
+    return tuple(n for n, one in arguments if one.alias_info is not None and one.alias_info.is_write)
+
+
+@cache
+def viewed_argument(target: str) -> int | None:
+    """Return the position of the argument whose memory the only result of an operator shares, or None."""
+    schema = schema_of(target)
+    if schema is None or len(schema.returns) != 1 or schema.returns[0].alias_info is None:
+        return None
+    shared = schema.returns[0].alias_info.before_set
+    arguments = enumerate(schema.arguments)
+    return next((n for n, one in arguments if one.alias_info is not None and one.alias_info.before_set == shared), None)
+
+
+@cache
+def draws_random_numbers(target: str) -> bool:
+    import torch
+
+    if not target.startswith("op:"):
+        return False
+    is_attention = "scaled_dot_product" in target
+    tags = getattr(function_of(target), "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags and not is_attention
+
+
+def decoded(value: Json, node: Callable[[str], Any], symbol: Callable[[str], Any], double: bool) -> Any:
+    """Return an argument of a node; with `double`, dtypes of floating point become float64 (complex128)."""
+    if not isinstance(value, Mapping):
+        return value
+    ((kind, inner),) = value.items()
+    if kind == "node":
+        return node(inner)
+    if kind in ("list", "tuple", "slice"):
+        members = (decoded(one, node, symbol, double) for one in inner)
+        return list(members) if kind == "list" else tuple(members) if kind == "tuple" else slice(*members)
+    if kind == "dict":
+        return {name: decoded(one, node, symbol, double) for name, one in inner.items()}
+    if kind == "float":
+        return float.fromhex(inner)
+    if kind == "complex":
+        return complex(*map(float.fromhex, inner))
+    if kind == "symbol":
+        return symbol(inner)
+    return _torchs(kind, inner, double)
+
+
+def _torchs(kind: str, text: str, double: bool) -> Any:
+    import torch
+
+    if kind == "device":
+        return torch.device(text)
+    found = getattr(torch, text, None) if kind in ("dtype", "layout", "memory_format") else None
+    if found is None:
+        raise CannotJudge(f"the argument {text} is of a kind that the judge does not know")
+    return doubled(found) if double and kind == "dtype" else found
+
+
+def doubled(dtype: Any) -> Any:
+    """Return float64 for a dtype of floating point, complex128 for a complex one, else the dtype."""
+    import torch
+
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype in (torch.float32, torch.float16, torch.bfloat16) else dtype
+
+
+def tensor_of(constant: Constant) -> Any:
+    """Return a small constant as a tensor on the CPU."""
+    import torch
+
+    raw = bytearray(base64.b64decode(constant.data))
+    dtype = getattr(torch, constant.dtype)
+    if not raw:
+        return torch.empty(constant.size, dtype=dtype)
+    return torch.frombuffer(raw, dtype=torch.uint8).view(dtype).reshape(constant.size)
+
+
+def tensors_in(value: Any) -> Iterator[Any]:
+    """Yield the tensors in an argument or a result."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from tensors_in(one)
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from tensors_in(one)

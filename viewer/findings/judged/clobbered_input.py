@@ -1,0 +1,65 @@
+"""In a judged step, a launch read a buffer whose contents are not those that its producer wrote in the same call,
+although no launch should have changed them: its memory was reused too early. Or it read a buffer to which nothing was
+written. The launch itself may be right; it got wrong inputs."""
+
+from __future__ import annotations
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, program_name, rule_of
+from stepscope.viewer.findings.judged.shown import links_of, page_of
+from stepscope.viewer.findings.values.operations import source_line
+from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import plural
+from stepscope.viewer.values.queries.judged import ClobberedInputRow, clobbered_inputs, launch_at
+
+SUMMARY = "A launch read a buffer that is not what its producer wrote"
+TITLE_IS_MEASURED = True
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding per input of a launch site."""
+    groups = grouped(clobbered_inputs(evidence.trace), lambda row: (row.log, row.graph, row.site, row.buffer))
+    return [_finding(evidence, group) for group in groups]
+
+
+def _finding(evidence: Evidence, group: list[ClobberedInputRow]) -> Timed:
+    row, trace = group[0], evidence.trace
+    (site,) = site_rows(trace, [row.site])
+    name = program_name(trace, row.graph, row.buffer)
+    producer, producer_kernel = _launch(trace, row, row.producer)
+    writer, writer_kernel = _launch(trace, row, row.writer)
+    if not row.is_written:
+        what = f"reads {name}, to which nothing was written"
+        proof = [f"no launch of the call wrote to {row.buffer} before launch {row.launch}"]
+    else:
+        what = f"reads {name}, which is not what {producer_kernel or 'the caller'} wrote"
+        by = f"launch {writer} ({writer_kernel}) wrote to its memory" if writer else "no launch wrote to its memory"
+        proof = [f"{f'launch {producer} wrote it' if producer else 'it was given'}; in between, {by}"]
+    seen = f"in {plural(len(group), 'call')}"
+    return row.time_unix_ns, Finding(
+        kind="clobbered_input",
+        severity="critical",
+        title=f"{row.kernel} {what}, {seen}",
+        rule=rule_of(__doc__),
+        evidence={
+            **attributes(row, "step", "launch", "buffer", "is_written"),
+            "producer": producer,
+            "producer_kernel": producer_kernel,
+            "writer": writer,
+            "writer_kernel": writer_kernel,
+            "calls": len(group),
+        },
+        page=page_of(row),
+        rank=evidence.rank_of(row.log),
+        source=source_line(site),
+        proof=proof,
+        links=links_of(row),
+        argument=row.buffer,
+        **attributes(row, "graph", "kernel", "log"),
+        **attributes(row, "step", "launch", "buffer"),
+    )
+
+
+def _launch(trace: Trace, row: ClobberedInputRow, position: int | None) -> tuple[int | None, str | None]:
+    return launch_at(trace, row.call, position) if position is not None else (None, None)

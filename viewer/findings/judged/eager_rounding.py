@@ -1,0 +1,58 @@
+"""In a judged step, compiled and eager code differ, and the compiled value is the one that agrees with float64. Eager
+code rounds in between, or overflows, where the kernel does not. This is no error of the compiler."""
+
+from __future__ import annotations
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, rule_of
+from stepscope.viewer.findings.judged.shown import evidence_of, links_of, page_of, three_values
+from stepscope.viewer.findings.values.operations import source_line
+from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.text.formats import plural
+from stepscope.viewer.values.queries.judged import JudgedBufferRow, judged_buffers
+
+SUMMARY = "Compiled code agrees with float64, eager code does not: rounding, and no error of the compiler"
+TITLE_IS_MEASURED = True
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding per log, at the launch where eager code is furthest off."""
+    off = [row for row in judged_buffers(evidence.trace) if row.verdict == "eager_off"]
+    return [_finding(evidence, group) for group in grouped(off, lambda row: row.log)]
+
+
+def _finding(evidence: Evidence, group: list[JudgedBufferRow]) -> Timed:
+    row = max(group, key=_eager_error)
+    (site,) = site_rows(evidence.trace, [row.site])
+    launches = len({(one.graph, one.site) for one in group})
+    compiled, eager = (_relative(value, row.float64) for value in (row.compiled, row.eager))
+    return row.time_unix_ns, Finding(
+        kind="eager_rounding",
+        severity="info",
+        title=(
+            f"Compiled agrees with float64{compiled}, eager is off{eager}, in {plural(launches, 'launch')}: rounding,"
+            " not a compiler error"
+        ),
+        rule=rule_of(__doc__),
+        evidence={**evidence_of(evidence.trace, row), "launch_sites": launches},
+        page=page_of(row),
+        rank=evidence.rank_of(row.log),
+        source=row.source or source_line(site),
+        proof=[three_values(row), f"recomputed: {row.fragment[-1]}" if row.fragment else "recomputed"],
+        links=links_of(row),
+        argument=row.buffer,
+        **attributes(row, "step", "graph", "launch", "kernel", "buffer", "log"),
+    )
+
+
+def _eager_error(row: JudgedBufferRow) -> float:
+    if row.eager is None or row.float64 is None or row.eager != row.eager:
+        return float("inf")
+    return abs(row.eager - row.float64) / (abs(row.float64) or 1.0)
+
+
+def _relative(value: float | None, reference: float | None) -> str:
+    """Return the relative error of a value as text, or "" if it has none."""
+    if value is None or not reference or value != value or abs(value) == float("inf"):
+        return "" if value is not None and value == value else " (it is not finite)"
+    return f" by {abs(value - reference) / abs(reference):.1g}"

@@ -1,0 +1,55 @@
+"""A launch of a judged step wrote something else than PyTorch's own operators compute from the inputs that it read.
+The error against float64 exceeds what rounding explains: a multiple of the error of eager code, and of the change when
+the inputs move by half a unit in the last place. Earlier errors do not count, because the inputs are those that were
+read."""
+
+from __future__ import annotations
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, program_name, rule_of
+from stepscope.viewer.findings.judged.shown import (
+    evidence_of,
+    how_many,
+    links_of,
+    of_limit,
+    page_of,
+    three_values,
+)
+from stepscope.viewer.findings.values.operations import source_line
+from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import plural
+from stepscope.viewer.values.queries.judged import JudgedBufferRow, judged_buffers
+
+SUMMARY = "A kernel computes wrong values"
+TITLE_IS_MEASURED = True
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding per launch site, with its worst buffer."""
+    wrong = [row for row in judged_buffers(evidence.trace) if row.verdict == "wrong"]
+    groups = grouped(wrong, lambda row: (row.log, row.graph, row.site))
+    return [_finding(evidence, group) for group in groups]
+
+
+def _finding(evidence: Evidence, group: list[JudgedBufferRow]) -> Timed:
+    trace: Trace = evidence.trace
+    row = max(group, key=lambda one: one.of_limit)
+    (site,) = site_rows(trace, [row.site])
+    buffer = program_name(trace, row.graph, row.buffer)
+    buffers = list(dict.fromkeys(one.buffer for one in group))
+    others = f" and {plural(len(buffers) - 1, 'other buffer')}" if len(buffers) > 1 else ""
+    return min(one.time_unix_ns for one in group), Finding(
+        kind="wrong_kernel",
+        severity="critical",
+        title=f"{row.kernel} computes {buffer}{others} wrong: {how_many(row)}, {of_limit(row)}",
+        rule=rule_of(__doc__),
+        evidence={**evidence_of(trace, row), "buffers": buffers, "launches": len({one.launch for one in group})},
+        page=page_of(row),
+        rank=evidence.rank_of(row.log),
+        source=row.source or source_line(site),
+        proof=[three_values(row), f"recomputed from {', '.join(row.inputs[:6]) or 'no input'}: {row.fragment[-1]}"],
+        links=links_of(row),
+        argument=row.buffer,
+        **attributes(row, "step", "graph", "launch", "kernel", "buffer", "log"),
+    )
