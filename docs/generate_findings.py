@@ -23,6 +23,7 @@ KIND` fails for a kind ([ci.md](ci.md)).
 This file is generated from the rules in the code by `docs/generate_findings.py`.
 """
 TITLES = {
+    "judged": "Judged launches",
     "values": "Values", "memory": "Memory", "crash": "Crashes", "logs": "Logs", "compiles": "Compilation",
     "ranks": "Ranks",
 }  # fmt: skip
