@@ -2,7 +2,8 @@
 
 The run has 1,000 steps of 1,000 launches, each with five value rows, in 10 graphs of 100 launch sites. Prints the
 median of the CPU time of each answer on an open index, without a server, then the CPU time of the command line for the
-summary of a small trace, and of a report of 100,000 launches with its size. `--part N` makes all of it N times shorter.
+summary of a small trace, and of a report of 100,000 launches with its size and the time to its first paint. `--part N`
+makes all of it N times shorter.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import os
 import statistics
 import sys
 import tempfile
@@ -17,6 +19,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from playwright.sync_api import sync_playwright
 
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End, Overhead
@@ -34,6 +38,11 @@ GRAPHS, LAUNCHES, READ = 10, 100, 4
 LAUNCH_NS, CALL_NS, STEP_NS = 1_000, 110_000, 1_200_000
 ROUNDS = 9
 SUMMARIES = 5
+PAINTS = 5
+CHROMIUM = os.environ.get("STEPSCOPE_CHROMIUM", "/usr/bin/chromium")
+PAINTED = """() => new Promise((found) => new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) if (entry.name === "first-contentful-paint") found(entry.startTime);
+}).observe({ type: "paint", buffered: true }))"""
 
 
 def programs() -> list[Program]:
@@ -149,6 +158,17 @@ def command(cache: Path, *words: str) -> float:
     return run_process([sys.executable, "-m", "stepscope", *words], cache).cpu_s
 
 
+def first_paint_ms(report: Path) -> float:
+    """Return the milliseconds from the navigation to a report until Chromium, just started, paints its first page."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM)
+        page = browser.new_page()
+        page.goto(report.as_uri())
+        found: float = page.evaluate(PAINTED)
+        browser.close()
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--part", type=int, default=1)
@@ -166,6 +186,8 @@ def main() -> int:
         launches = REPORTED_STEPS // part * GRAPHS * LAUNCHES
         size = report.stat().st_size / 1e6
         print(f"report of {launches:,} launches: {took:.1f} s of CPU, {size:.2f} MB")
+        paints = [first_paint_ms(report) for _ in range(PAINTS)]
+        print(f"  its first page is painted {statistics.median(paints):.0f} ms after the navigation")
         write_log(log, STEPS // part)
         print(f"{STEPS // part * GRAPHS * LAUNCHES:,} launches, {log.stat().st_size / 1e6:.0f} MB")
         with open_trace(log, index_dir=folder / "index") as trace:

@@ -7,11 +7,16 @@ import binascii
 import gzip
 import html as markup
 import json
+import lzma
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
+
+from stepscope.viewer.report.write import render_report
+from stepscope.viewer.store.trace import Trace
 
 _PACKED = re.compile(r"[A-Za-z0-9+/]{24,}={0,2}")
 _DEEPEST = 4
@@ -21,6 +26,10 @@ def everything(text: str, depth: int = 0) -> str:
     """Return `text` without escapes, together with everything in it that is encoded by base64 and gzip."""
     plain = [text, markup.unescape(text), unquote(text), unquote(text.replace("~", "%"))]
     plain.append(re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text))
+    if depth and text[:1] in ("{", "["):
+        with suppress(ValueError):
+            plain.append("\n".join(_strings(json.loads(text))))
+            plain.append(markup.unescape(plain[-1]))
     if depth < _DEEPEST:
         plain += [everything(inner, depth + 1) for inner in _unpacked(text)]
     return "\n".join(dict.fromkeys(plain))
@@ -32,10 +41,10 @@ def _unpacked(text: str) -> Iterator[str]:
             raw = base64.b64decode(packed + "=" * (-len(packed) % 4))
         except binascii.Error:
             continue
-        for unpack in (gzip.decompress, zlib.decompress, bytes):
+        for unpack in (gzip.decompress, zlib.decompress, lzma.decompress, bytes):
             try:
                 yield unpack(raw).decode("utf-8")
-            except (OSError, EOFError, zlib.error, UnicodeDecodeError):
+            except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError):
                 continue
             break
 
@@ -46,3 +55,21 @@ def data_of(html: str) -> dict[str, Any]:
     assert found
     data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(found[1])))
     return data
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+        value = [*value.values()]
+    if isinstance(value, list):
+        for one in value:
+            yield from _strings(one)
+
+
+def whole_report(trace: Trace, **options: Any) -> str:
+    """Return the text of a report with the pages that its script unpacks in their places."""
+    html = render_report(trace, **options)
+    first, end, rest = html.partition("</main>")
+    return first + "\n".join(data_of(html)["pages"].values()) + end + rest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import lzma
 import os
 import re
 import sys
@@ -26,7 +27,9 @@ else:
 _PIECE_BYTES = 1 << 16
 _MOST_BYTES = 1 << 20
 _GZIP = 16 + zlib.MAX_WBITS
-PACKED_ERRORS = (OSError, EOFError, zlib.error, zstd.ZstdError)
+_MOST_XZ_MEMORY = 1 << 28
+"""Maximum memory for unpacking an .xz, which a small file could ask for in gigabytes."""
+PACKED_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError)
 Problems = list[tuple[str, str]]
 
 
@@ -66,7 +69,7 @@ def _temporary() -> Path:
 def packed_form(path: Path) -> PackedForm | None:
     """Return the compression of a file, recognised by its first bytes; None for a plain file."""
     with path.open("rb") as file:
-        return _form_of(file.read(4))
+        return _form_of(file.read(6))
 
 
 def unpack_file(path: Path, stat: os.stat_result) -> tuple[Path, Problems]:
@@ -220,8 +223,25 @@ def _unpack_zst(pieces: Iterator[bytes], out: IO[bytes]) -> str | None:
     return None if stream.eof else "the .zst ends too early"
 
 
+def _unpack_xz(pieces: Iterator[bytes], out: IO[bytes]) -> str | None:
+    """Decompress one stream, as it is in reports."""
+    stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, _MOST_XZ_MEMORY)
+    for piece in pieces:
+        while not stream.eof and (piece or not stream.needs_input):
+            try:
+                out.write(stream.decompress(piece, _MOST_BYTES))
+            except (lzma.LZMAError, EOFError, MemoryError) as error:
+                return f"the .xz is broken: {error}"
+            piece = b""
+    return None if stream.eof else "the .xz ends too early"
+
+
 def _open_gz(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.GzipFile(path, "rb"))
+
+
+def _open_xz(path: Path) -> BinaryIO:
+    return cast(BinaryIO, lzma.LZMAFile(path, "rb"))
 
 
 def _open_zst(path: Path) -> BinaryIO:
@@ -229,11 +249,14 @@ def _open_zst(path: Path) -> BinaryIO:
 
 
 _GZ, _ZST = PackedForm(_open_gz, _unpack_gz), PackedForm(_open_zst, _unpack_zst)
+_XZ = PackedForm(_open_xz, _unpack_xz)
 
 
 def _form_of(head: bytes) -> PackedForm | None:
     if head[:2] == b"\x1f\x8b":
         return _GZ
+    if head[:6] == b"\xfd7zXZ\0":
+        return _XZ
     is_frame = head[:4] == b"\x28\xb5\x2f\xfd"
     is_skipped = head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F
     return _ZST if is_frame or is_skipped else None

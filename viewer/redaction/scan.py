@@ -8,10 +8,13 @@ import gzip
 import html
 import io
 import json
+import lzma
 import re
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator
+from contextlib import suppress
+from typing import Any
 from urllib.parse import unquote
 
 from stepscope.viewer.errors import StepscopeError
@@ -97,6 +100,15 @@ def _unfolded(data: bytes, depth: int = 0) -> Iterator[str]:
         return found[0]
 
     text = _PACKED.sub(without, text)
+    yield from _without_escapes(text)
+    if depth and text[:1] in ("{", "["):
+        with suppress(ValueError):
+            yield from _without_escapes("\n".join(_strings(json.loads(text))))
+    for packed in inner:
+        yield from _unfolded(packed, depth + 1)
+
+
+def _without_escapes(text: str) -> Iterator[str]:
     yield text
     plain = _LETTER_ESCAPE.sub(" ", _JSON_ESCAPE.sub(lambda found: chr(int(found[1], 16)), html.unescape(text)))
     yield plain
@@ -104,8 +116,18 @@ def _unfolded(data: bytes, depth: int = 0) -> Iterator[str]:
     yield unquote(plain.replace("~", "%"))
     yield _MARKDOWN_ESCAPE.sub(r"\1", plain)
     yield _TAG.sub("", html.unescape(_TAG.sub("", text)))
-    for packed in inner:
-        yield from _unfolded(packed, depth + 1)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield the strings of a JSON value, which hold the packed pages of a report."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+        value = [*value.values()]
+    if isinstance(value, list):
+        for one in value:
+            yield from _strings(one)
 
 
 def _unpacked(text: str) -> bytes | None:
@@ -118,10 +140,10 @@ def _unpacked(text: str) -> bytes | None:
             raw = base64.b64decode(piece + "=" * (-len(piece) % 4))
         except binascii.Error:
             continue
-        for unpack in (gzip.decompress, zlib.decompress, _if_text):
+        for unpack in (gzip.decompress, zlib.decompress, lzma.decompress, _if_text):
             try:
                 found = unpack(raw)
-            except (OSError, EOFError, zlib.error):
+            except (OSError, EOFError, zlib.error, lzma.LZMAError):
                 continue
             if found is not None:
                 return found

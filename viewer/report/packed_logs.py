@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import gzip
+import lzma
 from dataclasses import dataclass
 
 from stepscope.viewer.errors import StepscopeError
@@ -13,6 +13,8 @@ from stepscope.viewer.text.clean import well_formed
 
 _LARGEST_RATIO = 100
 """Logs pack to a tenth or less of their size, but hardly to less than a hundredth."""
+_SMALL_BYTES = 4_000_000
+"""Size of a log up to which it is packed as well as possible; that takes longer for each byte."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ def packed_logs(trace: Trace, most_bytes: int) -> list[PackedFile]:
                 if kind == LOG:
                     return []
                 continue
-            text = base64.b64encode(gzip.compress(data, 6, mtime=0)).decode()
+            text = base64.b64encode(_packed(data)).decode()
             room -= len(text)
             if room < 0:
                 return []
@@ -48,3 +50,8 @@ def _read(trace: Trace, number: int) -> bytes | None:
         return trace.log_bytes(number, 0, trace.logs[number].size)
     except StepscopeError:
         return None
+
+
+def _packed(data: bytes) -> bytes:
+    """Compress with LZMA, because batches of a log repeat each other at distances to which gzip does not look back."""
+    return lzma.compress(data, preset=6 if len(data) <= _SMALL_BYTES else 3)

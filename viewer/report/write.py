@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -15,13 +13,15 @@ from stepscope.viewer.ingest.report_logs import HEAD
 from stepscope.viewer.report.facts import ticket_facts
 from stepscope.viewer.report.links import without_dead_links
 from stepscope.viewer.report.packed_logs import PackedFile, packed_logs
+from stepscope.viewer.report.packed_pages import packed, with_packed_pages
 from stepscope.viewer.report.ticket import Ticket, gather
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import to_json
 from stepscope.viewer.text.source_links import SourceLinks
 from stepscope.viewer.web import assets, registry, render
 from stepscope.viewer.web.frame import frame
 
+_NOT_SHOWN = ("records/views", "search/search")
+"""Styles of pages that no report has."""
 MOST_LOG_BYTES = 4_000_000
 """Maximum size of the packed logs in a report, by default."""
 
@@ -75,17 +75,18 @@ def render_ticket(ticket: Ticket, logs: Sequence[PackedFile] = ()) -> str:
             frame=frame(contents.overview),
             section="Overview",
             summary=ticket.answer,
-            css=Markup(b"\n".join(map(assets.content, (assets.SHEET, "css/compiles/runs.css"))).decode()),
+            css=Markup(_css()),
             theme=Markup(assets.content("js/core/theme.js").decode()),
             rooms=[capability.folder for capability in registry.in_report()],
-            scripts=names,
-            imports=assets.inlined_import_map(*names),
-            packed=packed(data),
+            scripts=packed({"roots": names, "modules": assets.modules_of(*names)}),
+            start=Markup(assets.content("js/report/start.js").decode()),
         )
     html = without_dead_links(html, {graph: len(lines) for graph, lines in data.get("wrappers", {}).items()})
+    html = with_packed_pages(html, data)
     ticket.checked("The report", html.encode())
     return html
 
 
-def packed(data: Any) -> str:
-    return base64.b64encode(gzip.compress(to_json(data).encode(), 9, mtime=0)).decode()
+def _css() -> str:
+    sheets = [f"css/{sheet}.css" for sheet in (*assets.SHEETS, "compiles/runs") if sheet not in _NOT_SHOWN]
+    return assets.compact_sheet("\n".join(assets.content(sheet).decode() for sheet in sheets))

@@ -70,8 +70,9 @@ def data(contents: Contents) -> dict[str, Any]:
 
 
 def _without_values(page: LaunchPage | None) -> LaunchPage | None:
-    """Return a panel without the parts that differ between calls: values, and the role in a death."""
-    return page and replace(page, launch=replace(page.launch, values=[]), death=None)
+    """Return a panel without the parts that differ between calls: values, and the role in a death. Its code has
+    coloured lines, too."""
+    return page and replace(page, launch=replace(page.launch, values=[], code=None), death=None)
 
 
 def _collect_panels(trace: Trace, contents: Contents, timelines: Iterable[Timeline]) -> None:

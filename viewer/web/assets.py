@@ -7,9 +7,12 @@ import hashlib
 import re
 from functools import cache
 from pathlib import Path
-from urllib.parse import quote
 
 _IMPORTED = re.compile(r"""^(?:import|export)\b[^"';]*["'](#js/[^"']+)["']""", re.M)
+_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+_REMARK = re.compile(r"^[ \t]*(?:(?://[^\n]*|/\*\*[^\n]*\*/)?\n|[ \t]+)", re.M)
+"""Lines of scripts that are only a comment or empty, and indents."""
+_AROUND = re.compile(r"\s*([{};])\s*")
 SHEET = "css/stepscope.css"
 """Style sheet of every page and report, which joins the sheets in `SHEETS`."""
 SHEETS = (
@@ -17,6 +20,8 @@ SHEETS = (
     "values/values", "memory/memory", "report/report", "records/views", "search/search", "ranks/ranks",
 )  # fmt: skip
 """Sheets in the order of the cascade; pages that need other sheets link to them."""
+CLASSIC = ("theme", "start")
+"""Scripts that are no modules: they run before others."""
 CONTENT_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
 
@@ -41,7 +46,9 @@ def content(name: str) -> bytes:
 
 
 def script_modules() -> dict[str, Path]:
-    return {f"#{name}": path for name, path in static_files().items() if path.suffix == ".js" and path.stem != "theme"}
+    return {
+        f"#{name}": path for name, path in static_files().items() if path.suffix == ".js" and path.stem not in CLASSIC
+    }
 
 
 def served_import_map() -> dict[str, dict[str, str]]:
@@ -57,20 +64,20 @@ def version(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def inlined_import_map(*roots: str) -> dict[str, dict[str, str]]:
-    """Return an import map of `data:` URLs for a page in a single file, with `roots` and all that they import."""
+def modules_of(*roots: str) -> dict[str, str]:
+    """Return the text of the modules `roots` and of all that they import, by name, without comments and indents."""
     modules, waiting, needed = script_modules(), [*roots], dict[str, str]()
     while waiting:
         name = waiting.pop()
         if name not in needed:
-            needed[name] = _data_url(modules[name])
-            waiting += _IMPORTED.findall(modules[name].read_text("utf-8"))
-    return {"imports": dict(sorted(needed.items()))}
+            needed[name] = _REMARK.sub("", modules[name].read_text("utf-8"))
+            waiting += _IMPORTED.findall(needed[name])
+    return dict(sorted(needed.items()))
 
 
-def _data_url(path: Path) -> str:
-    """Return a data URL with minimal percent-encoding, which is a fifth shorter than base64 and readable."""
-    return "data:text/javascript;charset=utf-8," + quote(path.read_bytes(), safe=" !$()*+,-./:;=?@[]^_`{|}~")
+def compact_sheet(text: str) -> str:
+    """Return a style sheet without comments and without the space around rules and declarations."""
+    return _AROUND.sub(r"\1", _COMMENT.sub("", text)).strip()
 
 
 def csp_hash(text: str) -> str:

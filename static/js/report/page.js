@@ -1,39 +1,45 @@
-// The report contains all of its pages; the fragment of the address selects one.
+// The report contains all of its pages, packed except the first; the fragment of the address selects one.
 import "#js/core/tables.js";
 import { parseRoute } from "#js/report/data.js";
 
-const pages = new Map([...document.querySelectorAll(".page")].map((page) => [parseRoute(`#${page.dataset.route}`).page, page]));
-const loading = unpack(document.getElementById("report-data").textContent);
-
-const leads = (address) => pages.has(parseRoute(address).page);
-
-/** Removes links to pages that are not in this file. */
-function keepLiving() {
-  for (const link of document.querySelectorAll('a[href^="#/"]')) if (!leads(link.getAttribute("href"))) link.removeAttribute("href");
-}
-
-async function unpack(text) {
-  const bytes = Uint8Array.from(atob(text.trim()), (char) => char.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return JSON.parse(await new Response(stream).text());
-}
+const addressOf = (route) => parseRoute(`#${route}`).page;
 
 /** Shows the page that the address names; each of `parts` fills the boxes of its capability in a page. */
-export function openReport(parts) {
+export function openReport(parts, data) {
+  const pages = new Map([...document.querySelectorAll(".page")].map((page) => [addressOf(page.dataset.route), page]));
+  const packed = new Map(Object.entries(data.pages).map(([route, html]) => [addressOf(route), html]));
+  const leads = (address) => {
+    const { page } = parseRoute(address);
+    return pages.has(page) || packed.has(page);
+  };
+
+  /** Returns the page at an address, which becomes a part of the document when it is first asked for. */
+  function pageAt(address) {
+    const html = packed.get(address);
+    if (html !== undefined) {
+      const template = document.createElement("template");
+      template.innerHTML = html; // The server escaped every text in it, like those of the first page.
+      pages.set(address, template.content.firstElementChild);
+      packed.delete(address);
+      document.getElementById("main").append(pages.get(address));
+    }
+    return pages.get(address) ?? pages.get("left out");
+  }
+
+  /** Removes links to pages that are not in this file. */
+  function keepLiving() {
+    for (const link of document.querySelectorAll('a[href^="#/"]')) if (!leads(link.getAttribute("href"))) link.removeAttribute("href");
+  }
+
   function show() {
     if (location.hash && !location.hash.startsWith("#/")) return; // an anchor on the visible page
     const route = parseRoute(location.hash);
-    const page = pages.get(route.page) ?? pages.get("left out");
+    const page = pageAt(route.page);
     for (const other of pages.values()) other.classList.toggle("shown", other === page);
     for (const link of document.querySelectorAll(".nav a")) {
       if (link.hash === location.hash || (parseRoute(link.hash).page === route.page)) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
-    fill(page, route);
-  }
-
-  async function fill(page, route) {
-    const data = await loading;
     for (const part of parts) part.mount(page, route, data, leads);
     if (!page.querySelector(".step-view")) reveal(page, route);
   }
@@ -41,6 +47,7 @@ export function openReport(parts) {
   new MutationObserver(keepLiving).observe(document.body, { childList: true, subtree: true });
   addEventListener("hashchange", show);
   addEventListener("popstate", show);
+  addEventListener("beforeprint", () => [...packed.keys()].forEach(pageAt));
   show();
 }
 

@@ -19,6 +19,7 @@ export function launchOf({ panels, calls, values, deaths }, timeline, id) {
   return {
     launch: {
       ...row,
+      code: code_lines.length ? code_lines.map(([, pieces]) => pieces.map(([, text]) => text).join("")).join("\n") : null,
       launch: id,
       step: timeline.step,
       log: timeline.log,

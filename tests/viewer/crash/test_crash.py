@@ -21,12 +21,11 @@ from stepscope.viewer.findings.crash.launch_deaths import launch_deaths
 from stepscope.viewer.overview.queries.runs import list_runs
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.overview.summary import summary
-from stepscope.viewer.report.write import render_report
 from stepscope.viewer.steps.page import launch_page_of
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, argument, calls, compile_records, graph, recorded, run
-from tests.logs.unpacking import data_of
+from tests.logs.unpacking import data_of, whole_report
 
 PID = 2**22 + 5
 START_NS = MONOTONIC_NS + 3_000_000
@@ -273,7 +272,7 @@ def test_the_panels_say_it(trace_of: Any) -> None:
         "in: buf0 float32 [16, 16] stride [16, 1] in 1,024 B at 0x7f00, written by launch 3 (triton_made)"
     )
     assert any("495" in sentence for sentence in died.sentences)
-    data = data_of(render_report(trace))
+    data = data_of(whole_report(trace))
     assert {int(launch): death["part"] for launch, death in data["deaths"].items()} == {
         3: "last_finished",
         4: "died",

@@ -13,11 +13,11 @@ import pytest
 from stepscope.tracer.schema.process_ends import ProcessEnd
 from stepscope.viewer.overview import page as overview_page
 from stepscope.viewer.overview.summary import summary, summary_text
-from stepscope.viewer.report.write import render_report
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.addresses import Request
 from tests.logs.synthetic import recorded
+from tests.logs.unpacking import whole_report
 from tests.viewer.crash.test_crash import IN_STEP_THREE, PID, crash_run, process_end, ring
 
 
@@ -62,8 +62,8 @@ def test_runs_on_a_page(joined: Trace) -> None:
     context = overview_page.overview_page(joined, Request({}, {}))
     overview = json.loads(to_json(context))["overview"]
     assert overview["crash_runs"][0]["said"] == ["a", "</pre><script>alert(1)</script>"]
-    html = render_report(joined)
+    html = whole_report(joined)
     assert "Runs of --crash" in html
     assert "<script>alert(1)" not in html
     assert "alert(1)" in html
-    assert "alert(1)" not in render_report(joined, redact=True)
+    assert "alert(1)" not in whole_report(joined, redact=True)

@@ -20,12 +20,12 @@ from stepscope.tracer.schema.values import ValueLayout
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.report.write import render_report
 from stepscope.viewer.repro.queries import shapes_of_function
 from stepscope.viewer.steps.page import launch_page_of
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, argument, compile_records, graph, run
+from tests.logs.unpacking import whole_report
 from tests.viewer.crash.test_crash import PID, process_end, ring, ring_call
 
 START_NS = MONOTONIC_NS + 1_000_000
@@ -141,7 +141,7 @@ def test_sizes_are_of_this_call_and_the_output_is_not_there(
     page = launch_page_of(trace, detail.launch)
     assert page.launch.site.arguments[2].unseen == unseen
     for redact in (False, True):
-        assert "not created yet" in render_report(trace, redact=redact)
+        assert "not created yet" in whole_report(trace, redact=redact)
 
 
 def test_an_address_of_another_call_is_told_as_one(opened: Callable[..., Trace]) -> None:

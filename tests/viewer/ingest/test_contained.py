@@ -20,10 +20,10 @@ from stepscope.viewer.ingest.rows import IndexRows
 from stepscope.viewer.overview.queries.damage import problem_counts, problems
 from stepscope.viewer.overview.queries.overview import first_page, overview
 from stepscope.viewer.overview.summary import summary, summary_text
-from stepscope.viewer.report.write import render_report
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder, recorded
+from tests.logs.unpacking import whole_report
 from tests.viewer.client import Client
 from tests.viewer.conftest import sample_logs
 from tests.viewer.crash.test_crash import PID, ring
@@ -170,7 +170,7 @@ def test_parts_of_a_report_that_fail_cost_themselves(
     trace = opened(recorded())
     for name in failing:
         monkeypatch.setattr(f"stepscope.viewer.{name}", fails)
-    report = render_report(trace)
+    report = whole_report(trace)
     for said in failing.values():
         assert re.search(rf"{said}[^<]* could not be shown \(OverflowError: int too large\)", report), said
     assert report.count("could not be shown") >= len(failing)

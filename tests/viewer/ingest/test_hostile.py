@@ -22,7 +22,6 @@ from stepscope.viewer.overview.queries.damage import problem_counts, problems
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.records.queries.artifacts import list_records, record_detail
-from stepscope.viewer.report.write import render_report
 from stepscope.viewer.search.queries.search import search
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
@@ -31,6 +30,7 @@ from tests.logs.hostile import PATHS, SCRIPT, healthy, hostile_logs, log_of
 from tests.logs.plain_reader import LOST, kinds, places, read_plainly, records
 from tests.logs.poisoned import write_poisoned
 from tests.logs.synthetic import LogBuilder, compile_records
+from tests.logs.unpacking import whole_report
 from tests.viewer.client import Client
 from tests.viewer.crawling import EVERY_PAGE, PageChecker, crawl, visits
 from tests.viewer.ingest.test_fuzz import begins, read
@@ -313,7 +313,7 @@ def healthy_tags(tmp_path_factory: pytest.TempPathFactory) -> Counter[str]:
     folder = tmp_path_factory.mktemp("healthy")
     (folder / "healthy.log").write_bytes(HEALTHY)
     with open_trace(folder / "healthy.log", index_dir=folder / "index") as trace:
-        return tags(render_report(trace))
+        return tags(whole_report(trace))
 
 
 def check_raw(run: Run, logs: Path) -> None:

@@ -27,7 +27,6 @@ from stepscope.viewer.redaction import own_words, proofs, rules
 from stepscope.viewer.redaction.redactor import Redactor
 from stepscope.viewer.report.contents import Contents
 from stepscope.viewer.report.ticket import collect
-from stepscope.viewer.report.write import render_report
 from stepscope.viewer.steps.page import LaunchPage
 from stepscope.viewer.steps.queries.finding_launches import Place
 from stepscope.viewer.steps.rows import Timeline
@@ -38,7 +37,7 @@ from stepscope.viewer.values.report import ReportedValues
 from tests.logs import overflow_log, synthetic
 from tests.logs.poisoned import poisoned, poisoned_logs
 from tests.logs.synthetic import LogBuilder
-from tests.logs.unpacking import data_of, everything
+from tests.logs.unpacking import data_of, everything, whole_report
 
 pytestmark = pytest.mark.long
 
@@ -128,8 +127,8 @@ def test_no_secret_of_any_record_is_in_the_report(keep: bool, tmp_path: Path) ->
         data = poisoned(log.data, (lambda plain: plain + secret("")) if keep else secret)
         (tmp_path / f"stepscope_trace_{SECRET}_{number}.log").write_bytes(data)
     with open_trace(tmp_path) as trace:
-        assert everything(render_report(trace)).count(SECRET) > 500
-        html = render_report(trace, redact=True, note=f"note {SECRET}")
+        assert everything(whole_report(trace)).count(SECRET) > 500
+        html = whole_report(trace, redact=True, note=f"note {SECRET}")
     assert SECRET not in everything(html)
 
 
@@ -140,14 +139,14 @@ def test_what_a_run_says_of_its_program_and_machine_is_not_in_the_report(opened:
         devices=[f"NVIDIA {SECRET}"],
         torch_version=f"2.13.0+{SECRET}",
     )
-    html = render_report(opened(log), redact=True)
+    html = whole_report(opened(log), redact=True)
     assert SECRET not in everything(html)
     assert "cpp_fused_relu_0" in html
     assert "[4, 8]" in to_json(data_of(html)) or "[4,8]" in to_json(data_of(html))
 
 
 def test_names_that_pytorch_gives_stay(opened: Opened) -> None:
-    html = render_report(opened(overflow_log.recorded()), redact=True)
+    html = whole_report(opened(overflow_log.recorded()), redact=True)
     assert "cpp_fused_relu_0" in html
     assert "buf0" in html
     assert "float16" in everything(html)

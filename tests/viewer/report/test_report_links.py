@@ -13,7 +13,6 @@ from stepscope.viewer.compiles import report as compiles_report
 from stepscope.viewer.graphs import report as graphs_report
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.report.links import route_of, without_dead_links
-from stepscope.viewer.report.write import render_report
 from stepscope.viewer.steps import report as steps_report
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
@@ -27,6 +26,7 @@ from tests.logs import (
     synthetic,
 )
 from tests.logs.synthetic import LogBuilder
+from tests.logs.unpacking import whole_report
 from tests.viewer.conftest import sample_logs
 
 Opened = Callable[[LogBuilder | bytes], Trace]
@@ -72,7 +72,7 @@ def dead_links(html: str) -> list[str]:
 @pytest.mark.parametrize("redact", [False, True])
 @pytest.mark.parametrize("name", LOGS)
 def test_no_link_is_dead(opened: Opened, name: str, redact: bool) -> None:
-    html = render_report(opened(LOGS[name]()), redact=redact)
+    html = whole_report(opened(LOGS[name]()), redact=redact)
     assert html.count(' href="#/') > 5
     assert not dead_links(html)
 
@@ -82,7 +82,7 @@ def test_findings_about_ranks_lead_to_both_sides(tmp_path: Path) -> None:
     with open_trace(rank_logs.write(tmp_path, logs)) as trace:
         pages = {finding.page for finding in overview(trace).findings if finding.kind == "rank_divergence"}
         for redact in (False, True):
-            html = render_report(trace, redact=redact)
+            html = whole_report(trace, redact=redact)
             assert pages
             assert not dead_links(html)
             links = set(map(unescape, re.findall(r'<a href="#([^"]*)"', html)))
@@ -94,7 +94,7 @@ def test_what_findings_point_to_comes_first(opened: Opened, monkeypatch: pytest.
     monkeypatch.setattr(graphs_report, "MOST_GRAPHS", 0)
     monkeypatch.setattr(compiles_report, "MOST_COMPILES", 0)
     trace = opened(compile_summary_logs.with_breaks())
-    html = render_report(trace)
+    html = whole_report(trace)
     findings = overview(trace).findings
     assert findings
     for finding in findings:
@@ -110,7 +110,7 @@ def test_samples_have_no_dead_links(name: str, tmp_path: Path) -> None:
     for path in sorted((folder / name).iterdir()) if (folder / name).is_dir() else [folder / name]:
         (tmp_path / path.name).write_bytes(path.read_bytes())
     with open_trace(tmp_path) as trace:
-        assert not dead_links(render_report(trace))
+        assert not dead_links(whole_report(trace))
 
 
 def test_a_dead_link_becomes_plain_text_and_a_dead_place_its_page() -> None:

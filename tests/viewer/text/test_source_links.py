@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from stepscope.viewer.errors import StepscopeError
-from stepscope.viewer.report.write import render_report
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.source_links import EDITOR, SourceLinks, checked, common_folder
 from tests.logs.synthetic import LogBuilder
+from tests.logs.unpacking import whole_report
 from tests.logs.value_logs import ValueLog, attention
 from tests.viewer.client import Client
 
@@ -59,7 +59,7 @@ def test_pages_and_reports_link_lines(opened: Callable[[LogBuilder], Trace]) -> 
     log.call(program)
     trace = opened(log.end())
     assert 'href="vscode://file/src/model.py:11"' in Client(trace).get("/graphs/0").text
-    assert "vscode:" not in render_report(trace)
-    report = render_report(trace, source_link=REPOSITORY)
+    assert "vscode:" not in whole_report(trace)
+    report = whole_report(trace, source_link=REPOSITORY)
     assert 'href="https://host/repository/blob/main/model.py#L11"' in report
-    assert "https://host" not in render_report(trace, source_link=REPOSITORY, redact=True)
+    assert "https://host" not in whole_report(trace, source_link=REPOSITORY, redact=True)

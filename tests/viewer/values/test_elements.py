@@ -13,14 +13,13 @@ from stepscope.tracer.schema.process_ends import End
 from stepscope.tracer.schema.statistics import Elements
 from stepscope.viewer.graphs.queries.launches import launch_detail
 from stepscope.viewer.overview.summary import summary
-from stepscope.viewer.report.write import render_report
 from stepscope.viewer.steps.page import launch_page_of
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.text.formats import to_json
 from tests.logs import overflow_log
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, run
-from tests.logs.unpacking import data_of
+from tests.logs.unpacking import data_of, whole_report
 
 NUMBERS: list[Any] = [0.5, -0.6875, "nan", "inf", "-inf", 2**60, True, *range(25)]
 
@@ -46,7 +45,7 @@ def test_from_the_log_to_the_panel(tmp_path: Path) -> None:
         (read,) = page["launch"]["values"][0]["before"]
         assert read["elements"] == shown
         for redact in (False, True):
-            html = render_report(trace, redact=redact)
+            html = whole_report(trace, redact=redact)
             assert ("-0.6875" in html + json.dumps(data_of(html))) is not redact
 
 
@@ -64,7 +63,7 @@ def test_in_the_evidence_of_what_is_not_finite(tmp_path: Path) -> None:
         ]
         assert [link["elements"] for link in proof["chain"]] == [infinite, nan]
         for redact in (False, True):
-            html = render_report(trace, redact=redact)
+            html = whole_report(trace, redact=redact)
             for number in ("-0.6875", "-0.8125"):
                 assert (number in html + json.dumps(data_of(html))) is not redact
             assert ("[-0.8125, nan, nan" in html) is not redact

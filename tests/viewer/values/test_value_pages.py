@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from stepscope.viewer.overview.rows import Counts, Finding
-from stepscope.viewer.report.write import render_report
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values import page as values_page
@@ -26,6 +25,7 @@ from stepscope.viewer.web.addresses import slug
 from stepscope.viewer.web.frame import FindingLink, PageFrame
 from tests.logs import memory_logs, overflow_log, synthetic
 from tests.logs.synthetic import LogBuilder
+from tests.logs.unpacking import whole_report
 from tests.viewer.client import Client
 
 Opened = Callable[[LogBuilder | bytes], Trace]
@@ -246,7 +246,7 @@ def data_of(html: str) -> dict[str, Any]:
 
 
 def test_report_holds_values_of_found_launches_and_their_plots(trace: Trace) -> None:
-    html = render_report(trace)
+    html = whole_report(trace)
     data = data_of(html)
     assert {"20", "21"} & set(data["values"])
     assert all(not page["launch"]["values"] for panels in data["panels"] for page in panels)
@@ -259,7 +259,7 @@ def test_report_holds_values_of_found_launches_and_their_plots(trace: Trace) -> 
 def test_report_lists_the_worst_buffers(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values_report, "MOST_LISTED", 2)
     monkeypatch.setattr(values_report, "MOST_BUFFERS", 3)
-    html = render_report(trace)
+    html = whole_report(trace)
     shown = re.search(r'data-route="/graphs/0/buffers">(.*?)<div class="page"', html, re.DOTALL)
     assert shown
     assert re.findall(r'href="#(/graphs/0/buffers/[^"]*)"', shown[1])[0] == "/graphs/0/buffers/buf0"
@@ -269,7 +269,7 @@ def test_report_lists_the_worst_buffers(trace: Trace, monkeypatch: pytest.Monkey
 
 
 def test_report_without_values_says_so(opened: Opened) -> None:
-    html = render_report(opened(synthetic.recorded()))
+    html = whole_report(opened(synthetic.recorded()))
     assert data_of(html)["values"] is None
     assert 'data-route="/values?log=0"' in html
     assert "stepscope run --level values" in html
@@ -279,4 +279,4 @@ def test_report_of_hostile_names(tmp_path: Any) -> None:
     log = overflow_log.recorded(8, names={"kernel": HOSTILE, "buffer": HOSTILE})
     with open_trace(log.write(tmp_path / "hostile.log")) as opened:
         for redacted in (False, True):
-            assert "<img" not in render_report(opened, redact=redacted)
+            assert "<img" not in whole_report(opened, redact=redacted)

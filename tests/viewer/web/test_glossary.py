@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.viewer.report.write import render_report
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.glossary import TERMS
 from tests.logs import overflow_log
+from tests.logs.unpacking import whole_report
 from tests.viewer.client import Client
 from tests.viewer.web.test_pages import PATHS
 
@@ -61,6 +61,6 @@ def test_pages_explain_a_term_once(trace: Trace) -> None:
 
 
 def test_a_report_has_each_text_once(trace: Trace) -> None:
-    page = render_report(trace)
+    page = whole_report(trace)
     assert [name for _, name, _ in TEXT.findall(page)] == list(TERMS)
     assert set(explained(page)) >= {"launch site", "graph break", "AOT id"}

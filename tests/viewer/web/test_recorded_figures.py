@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from stepscope.viewer.overview.summary import summary, summary_text
-from stepscope.viewer.report.write import render_report
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes, format_count, format_ns
 from tests.logs.demo import record_demo
 from tests.logs.memory_logs import training
+from tests.logs.unpacking import whole_report
 from tests.viewer.client import Client
 
 
@@ -55,14 +55,14 @@ def test_the_number_of_launches(trace: Trace) -> None:
     assert sum(row["launches"] or 0 for row in kernels if row["kind"] != "subgraph") == launches
     graphs = Client(trace).get("/graphs.json").json()["graphs"]
     assert sum(row["launches"] or 0 for row in graphs) == launches
-    for page in (shown(trace, "/"), text_of(render_report(trace))):
+    for page in (shown(trace, "/"), text_of(whole_report(trace))):
         assert f"Launches {format_count(launches)} " in page
     count = format_count(launches)
     assert re.search(rf"\b{count} launches\b|[Ll]aunches +{count}\b", summary_text(trace))
 
 
 def test_the_duration_and_the_launches_of_a_step(trace: Trace) -> None:
-    listed, report = shown(trace, "/steps"), text_of(render_report(trace))
+    listed, report = shown(trace, "/steps"), text_of(whole_report(trace))
     for row in steps(trace):
         duration = format_ns(row["duration_ns"])
         assert f"step {row['step']} {duration} " in listed
@@ -96,7 +96,7 @@ def test_the_time_of_compiles(trace: Trace) -> None:
         whole = format_ns(sum(known))
         assert f"Compile time {whole} " in shown(trace, "/")
         assert f"Compile time {whole} in " in shown(trace, "/compile-time")
-        assert f"Compile time {whole} " in text_of(render_report(trace))
+        assert f"Compile time {whole} " in text_of(whole_report(trace))
         assert whole in summary_text(trace)
     listed = shown(trace, "/compile")
     for row in compiles:
@@ -110,7 +110,7 @@ def test_the_number_of_findings(trace: Trace) -> None:
     found = summary(trace)["findings"]
     page = Client(trace).get("/?findings=all").text
     assert page.count('<li class="finding ') == len(found)
-    report = render_report(trace)
+    report = whole_report(trace)
     assert report.count('<li class="finding ') == len(found)
     said = summary_text(trace)
     assert all(row["title"] in " ".join(said.split()) for row in found)

@@ -14,13 +14,12 @@ from stepscope.viewer.exports.write import export
 from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.report.markdown import render_markdown
 from stepscope.viewer.report.ticket import gather
-from stepscope.viewer.report.write import render_report
 from stepscope.viewer.repro.write import launch_in_step
 from stepscope.viewer.search.queries.jump import jumps
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from tests.logs.unpacking import data_of
+from tests.logs.unpacking import data_of, whole_report
 from tests.logs.value_logs import FINE, NAN, Program, ValueLog, attention
 from tests.viewer.client import Client
 
@@ -90,7 +89,7 @@ def test_the_page_of_values(trace: Trace) -> None:
 
 
 def test_reports(trace: Trace) -> None:
-    report, text = render_report(trace), render_markdown(gather(trace))
+    report, text = whole_report(trace), render_markdown(gather(trace))
     for number in BAD:
         assert f"open launch {number}<" in report
         assert f"launch {number}" in text
