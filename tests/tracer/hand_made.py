@@ -75,5 +75,5 @@ def ring_rows(rows: IndexRows) -> list[tuple[str, int, int, bool]]:
 
 
 def column(rows: IndexRows, table: str, name: str) -> list[int]:
-    parts: Any = [part[name] for one, part in rows.large_tables() if one == table]
+    parts: Any = [part.make()[name] for part in rows.large_tables() if part.table == table]
     return [value for part in parts for value in part.tolist()]

@@ -66,6 +66,14 @@ class LaterRows(NamedTuple):
     make: Callable[[], Columns]
 
 
+class LargeRows(NamedTuple):
+    """Rows of a table that are inserted at once; `make` returns them each time that it is called."""
+
+    table: str
+    length: int
+    make: Callable[[], Columns]
+
+
 class IndexRows:
     """The rows of all logs of a trace by table; ids count up over all logs."""
 
@@ -113,21 +121,24 @@ class IndexRows:
             for part in later:
                 yield table, part
 
-    def large_tables(self) -> Iterator[tuple[str, Columns]]:
+    def large_tables(self) -> Iterator[LargeRows]:
         """Yield the tables that are numpy columns; small parts of a table are joined."""
-        from stepscope.viewer.ingest.columns import joined
-
         for table, parts in groupby(self.large_parts(), itemgetter(0)):
-            made: list[Columns] = []
-            count = 0
+            some, count = list[LaterRows](), 0
             for _, part in parts:
-                made.append(part.make())
+                some.append(part)
                 count += part.length
                 if count >= AT_ONCE_ROWS:
-                    yield table, joined(made)
-                    made, count = [], 0
-            if made:
-                yield table, joined(made)
+                    yield LargeRows(table, count, partial(_made, some))
+                    some, count = [], 0
+            if some:
+                yield LargeRows(table, count, partial(_made, some))
+
+
+def _made(parts: Sequence[LaterRows]) -> Columns:
+    from stepscope.viewer.ingest.columns import joined
+
+    return joined([part.make() for part in parts])
 
 
 def _same(columns: Columns) -> Columns:

@@ -14,12 +14,13 @@ import duckdb
 
 from stepscope.tracer.schema import log_format
 from stepscope.viewer import ingest as ingest_package
-from stepscope.viewer.ingest.rows import AT_ONCE_ROWS, IndexRows, TableRows
+from stepscope.viewer.ingest.rows import IndexRows, TableRows
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.ingest.watch import tell
 from stepscope.viewer.kernel_source import arithmetic
 from stepscope.viewer.store.cache_folder import BUILDING, hold, note_use, spill_folder
 from stepscope.viewer.store.isolated_connection import NAME, config, quoted
+from stepscope.viewer.store.large_tables import insert_large
 from stepscope.viewer.store.valid_rows import REFUSALS, append, valid_rows
 from stepscope.viewer.text import clean
 
@@ -30,7 +31,7 @@ SCHEMA = Path(__file__).with_name("schema.sql").read_text()
 _SMALL_BYTES = 1 << 26
 _SMALL_BLOCK, _LARGE_BLOCK = 16_384, 262_144
 """Sizes of DuckDB's blocks in bytes. A small trace has many small tables, which take one block per column."""
-_BUILDING_MEMORY = "256MB"
+_BUILDING_MEMORY = "192MB"
 """DuckDB's memory while it writes a file; it holds no more than the blocks of the file there."""
 _FEW_ROWS = 5_000
 """Maximum number of rows that are inserted faster without numpy than it takes to import numpy."""
@@ -98,6 +99,8 @@ def _build(index: Path, key: str, rows: IndexRows, block: int, log_bytes: int) -
             new = Path(folder, "index")
             connection.execute(f"ATTACH {quoted(new)} AS building (BLOCK_SIZE {block})")
             connection.execute(f"SET memory_limit = '{_BUILDING_MEMORY}'")
+            if hasattr(connection, "appender"):  # DuckDB 2.0 and newer
+                connection.execute("SET write_buffer_row_group_count = 1")
             _write(connection, "building", key, rows)
             connection.execute("DETACH building; RESET memory_limit")
             new.chmod(0o600)
@@ -144,14 +147,20 @@ def _write(connection: duckdb.DuckDBPyConnection, database: str, key: str, rows:
     for table, found in rows.tables.items():
         _insert(connection, table, found)
     if rows.columns or rows.later:
-        done, total = 0, sum(part.length for _, part in rows.large_parts())
-        for table, columns in rows.large_tables():
-            count = _insert_columns(connection, table, columns)
+        parts, done = list(rows.large_tables()), 0
+        total = sum(part.length for part in parts)
+
+        def inserted(table: str, count: int) -> None:
+            nonlocal done
             counts[table] = counts.get(table, 0) + count
             done += count
             tell(f"writing {total:,} rows of the index", done, total)
-            if count >= AT_ONCE_ROWS:
-                connection.execute("COMMIT; BEGIN")  # DuckDB keeps in memory what is not committed
+
+        connection.execute("COMMIT")
+        try:
+            insert_large(connection, database, parts, _insert_columns, inserted)
+        finally:
+            connection.execute("BEGIN")
     meta = {"key": key, **{f"count:{table}": str(count) for table, count in counts.items()}}
     append(connection, "meta", {"key": list(meta), "value": list(meta.values())})
     connection.execute("COMMIT; USE memory")

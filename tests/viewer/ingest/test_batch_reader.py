@@ -34,7 +34,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
         path = tmp_path / "log.log"
         path.write_bytes(data)
         rows = logs.read_logs([Source(path, path, len(data), MTIME_NS)])
-        large: Any = rows.large_tables()
+        large: Any = [(part.table, part.make()) for part in rows.large_tables()]
         columns = {name: {key: column.tolist() for key, column in part.items()} for name, part in large}
         return {**{name: found.columns for name, found in rows.tables.items() if found}, **columns}
 

@@ -18,7 +18,7 @@ from stepscope.viewer.ingest.columns import Texts, as_column
 from stepscope.viewer.ingest.recorder import launch_order, value_columns
 from stepscope.viewer.ingest.recorder.value_parts import ValuePart
 from stepscope.viewer.overview.queries.damage import problem_counts
-from stepscope.viewer.store import index as index_file
+from stepscope.viewer.store import large_tables
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder
@@ -62,8 +62,9 @@ def tables(trace: Trace) -> dict[str, Rows]:
 
 
 def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (rows_module, launch_order, value_columns, index_file):
+    for module in (rows_module, launch_order, value_columns):
         monkeypatch.setattr(module, "AT_ONCE_ROWS", PART_ROWS)
+    monkeypatch.setattr(large_tables, "_ROWS", 2 * PART_ROWS)
 
 
 @pytest.fixture
@@ -79,6 +80,19 @@ def test_rows_in_parts_are_the_same(tmp_path: Path, whole: dict[str, Rows], monk
         assert problem_counts(trace) == {"broken_values": 1, "unknown_launch": 1}
         assert len(whole["launches"]) == 12 * 5
         assert len(whole["value_rows"]) == 12 * 10
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_rows_come_in_their_order_however_many_threads_insert_them(
+    tmp_path: Path, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_small_parts(monkeypatch)
+    monkeypatch.setattr(large_tables, "_cores", lambda connection: cores)
+    with open_trace(log_out_of_order().write(tmp_path / "stepscope_trace_threads.log")) as trace:
+        for table, column in (("launches", "launch"), ("value_rows", "value"), ("calls", "call")):
+            ids = [row[0] for row in trace.cursor().execute(f"SELECT {column} FROM {table}").fetchall()]
+            assert len(ids) > 4
+            assert ids == sorted(ids)
 
 
 def test_ids_of_values_follow_their_launches(whole: dict[str, Rows]) -> None:
