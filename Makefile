@@ -8,7 +8,7 @@ NODE := $(shell command -v node 2>/dev/null)
 # The tests start hundreds of Python programs, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help demo test quick check bench bench-gpu bench-index bench-ingest bench-memory bench-units bench-viewer clean pictures compiler browser
+.PHONY: help demo test quick check bench bench-gpu bench-index bench-ingest bench-load bench-memory bench-units bench-viewer clean pictures compiler browser
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z_-]*\):[^#]*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ bench-units: .venv/.installed-test ## a STORE of 64 ranks with 1 and 2 workers, 
 
 bench-viewer: .venv/.installed-test ## CPU time of the pages of a million launches, and of a report of 100,000 (minutes)
 	$(BIN)/python -m tests.benchmarks.bench_viewer
+
+bench-load: .venv/.installed-test ## 50 clients that wait for nothing but their answers, on a million launches (minutes)
+	$(BIN)/python -m tests.benchmarks.bench_load
 
 bench-gpu: .venv/.installed-test compiler ## the same on a CUDA device (bring your own torch with CUDA into .venv)
 	$(BIN)/python -m tests.benchmarks.bench_gpu

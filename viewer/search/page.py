@@ -138,7 +138,7 @@ SEARCHED = (
     OFFSET,
 )
 ROUTES = (
-    Page("/search", "search/page.html", "Search", SearchPage, search_page, SEARCHED),
+    Page("/search", "search/page.html", "Search", SearchPage, search_page, SEARCHED, is_lasting=False),
     Page("/tables", "search/tables.html", "SQL", TablesPage, tables_page),
     Page(
         "/sql",
@@ -150,8 +150,9 @@ ROUTES = (
             text("query", "One statement in the SQL of DuckDB."),
             one_of("view", get_args(ViewName), "How the result is shown; by default as a picture if there is one."),
         ),
+        is_lasting=False,
     ),
     Download("/sql/{form}", result_file),
-    Twin("/jump.json", JumpAnswer, jump_answer, (TEXT,)),
+    Twin("/jump.json", JumpAnswer, jump_answer, (TEXT,), is_lasting=False),
     Twin("/news.json", TraceSize, news),
 )

@@ -69,6 +69,8 @@ class Twin:
     context: type
     build: Callable[[Trace, Request], Any]
     parameters: tuple[AddressParameter, ...] = ()
+    is_lasting: bool = True
+    """Whether the same address always has the same answer while the trace is open; that of a search may be cut off."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,13 @@ class Page:
     build: Callable[[Trace, Request], Any]
     parameters: tuple[AddressParameter, ...] = ()
     """Parameters in the path and in the query."""
+    is_lasting: bool = True
 
     @property
     def twin(self) -> Twin:
         """Return the twin, which answers with the page's context as JSON."""
         path = "/index.json" if self.path == "/" else f"{self.path}.json"
-        return Twin(path, self.context, self.build, self.parameters)
+        return Twin(path, self.context, self.build, self.parameters, self.is_lasting)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stepscope.viewer.web.addresses import File
 
 Headers = Sequence[tuple[bytes, bytes]]
+NOT_MODIFIED = 304
 _PIECE_BYTES = 1 << 20
 
 
@@ -29,10 +30,12 @@ class Answer:
     content_type: str
     status: int = 200
     headers: Headers = ()
+    is_whole: bool = True
+    """False if a part of it failed, which may not fail again."""
 
     async def send(self, send: Send) -> None:
         headers = [(b"content-type", self.content_type.encode())] if self.content_type else []
-        if isinstance(self.body, bytes):
+        if isinstance(self.body, bytes) and self.status != NOT_MODIFIED:
             headers.append((b"content-length", str(len(self.body)).encode()))
         await send({"type": "http.response.start", "status": self.status, "headers": [*headers, *self.headers]})
         if isinstance(self.body, bytes):
@@ -44,8 +47,22 @@ class Answer:
         await send({"type": "http.response.body", "body": b""})
 
 
-def html(text: str, status: int = 200) -> Answer:
-    return Answer(text.encode(), "text/html; charset=utf-8", status)
+def html(text: str, status: int = 200, failed: Sequence[str] = ()) -> Answer:
+    return Answer(text.encode(), "text/html; charset=utf-8", status, is_whole=not failed)
+
+
+def tagged(answer: Answer) -> Answer:
+    """Return an answer with the version of its content, by which a browser asks whether what it has is current."""
+    assert isinstance(answer.body, bytes)
+    return replace(answer, headers=[*answer.headers, (b"etag", f'"{assets.version(answer.body)}"'.encode())])
+
+
+def unless_known(answer: Answer, known_versions: bytes) -> Answer:
+    """Return an answer without its body if the browser has that version."""
+    tag = next((value for name, value in answer.headers if name == b"etag"), None)
+    if tag is None or tag not in known_versions:
+        return answer
+    return replace(answer, body=b"", status=NOT_MODIFIED)
 
 
 def data(value: Any, status: int = 200, failed: Sequence[str] = ()) -> Answer:
@@ -53,7 +70,7 @@ def data(value: Any, status: int = 200, failed: Sequence[str] = ()) -> Answer:
     body = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
     if failed and body.endswith(b"}"):
         body = b'%s%s"not_shown":%s}' % (body[:-1], b"," if len(body) > 2 else b"", orjson.dumps([*failed]))
-    return Answer(body, "application/json", status)
+    return Answer(body, "application/json", status, is_whole=not failed)
 
 
 def redirect(address: str, status: int = 303) -> Answer:
@@ -67,7 +84,7 @@ def download(file: File) -> Answer:
     return Answer(file.content, file.content_type + charset, file.status, headers)
 
 
-def asset(name: str, asked_version: str | None, known_versions: bytes) -> Answer | None:
+def asset(name: str, asked_version: str | None) -> Answer | None:
     """Return a script or a style sheet, or None if there is no such file.
 
     A browser may cache it for good if the address has the version of its content, and must revalidate it otherwise."""
@@ -77,9 +94,6 @@ def asset(name: str, asked_version: str | None, known_versions: bytes) -> Answer
         return None
     version = assets.version(content)
     kept = b"public, max-age=31536000, immutable" if asked_version == version else b"no-cache"
-    tag = f'"{version}"'.encode()
-    headers = [(b"cache-control", kept), (b"etag", tag)]
+    headers = [(b"cache-control", kept), (b"etag", f'"{version}"'.encode())]
     content_type = assets.CONTENT_TYPES[PurePosixPath(name).suffix]
-    if tag in known_versions:
-        return Answer(b"", content_type, 304, headers)
     return Answer(content, content_type, headers=headers)

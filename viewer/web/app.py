@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -26,9 +26,10 @@ from stepscope.viewer.web.addresses import (
     Redirect,
     Request,
     Route,
+    Twin,
 )
 from stepscope.viewer.web.answers import Answer
-from stepscope.viewer.web.follow import Current
+from stepscope.viewer.web.follow import Current, Reading
 from stepscope.viewer.web.guard import GONE, RequestGuard, security_headers
 from stepscope.viewer.web.parts import failures
 
@@ -62,6 +63,15 @@ class Asked(NamedTuple):
         """Return whether the request is for JSON rather than a page."""
         return self.path.endswith(".json") and not self.path.startswith(STATIC)
 
+    @property
+    def address(self) -> tuple[str, frozenset[tuple[str, str]]]:
+        return self.path, frozenset(self.query.items())
+
+    @property
+    def known_versions(self) -> bytes:
+        """Return the versions of the answer that the browser has."""
+        return self.headers.get(b"if-none-match", b"")
+
     def request(self, names: Mapping[str, str]) -> Request:
         # If-Range needs an ETag, which downloads lack, so the answer is the whole file.
         wanted = None if b"if-range" in self.headers else self.headers.get(b"range")
@@ -80,8 +90,10 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = Asked.of(scope)
-        answer = await asyncio.get_running_loop().run_in_executor(self._threads, self.answer, asked)
-        await answer.send(send)
+        answer = self._kept(asked)
+        if answer is None:
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, self.answer, asked)
+        await answers.unless_known(answer, asked.known_versions).send(send)
         if asked.path == FIRST_PAGE and self._warming is None:
             # Not a daemon: if it were cut off at the end, DuckDB's objects would leak, which prints a warning.
             self._warming = threading.Thread(target=self._warm)
@@ -104,8 +116,8 @@ class App:
 
     def _answer(self, asked: Asked) -> Answer:
         if asked.path.startswith(STATIC):
-            name, known = asked.path.removeprefix(STATIC), asked.headers.get(b"if-none-match", b"")
-            return answers.asset(name, asked.query.get("v"), known) or _nothing()
+            name = asked.path.removeprefix(STATIC)
+            return answers.asset(name, asked.query.get("v")) or _nothing()
         if asked.path == DESCRIPTION:
             from stepscope.viewer.web.openapi import description
 
@@ -118,22 +130,34 @@ class App:
             return answers.redirect(asked.path.rstrip("/"), 307) if is_folder else _nothing()
         route, names = found
         request = asked.request(names)
-        if isinstance(route, Page):
-            return self._page(route, request)
         with self._current.use() as reading:
+            if isinstance(route, Page):
+                page = route
+                return self._lasting(reading, asked, page, lambda: self._page(reading, page, request))
             if isinstance(route, Download):
                 return answers.download(route.build(reading.trace, request))
             if isinstance(route, Redirect):
                 return answers.redirect(route.build(reading.trace, request))
         return _nothing()
 
-    def _page(self, page: Page, request: Request) -> Answer:
+    def _kept(self, asked: Asked) -> Answer | None:
+        """Return an answer that is kept, for which no thread is needed."""
         with self._current.use() as reading:
-            with failures() as failed:
-                built = page.build(reading.trace, request)
-            context = {**render.context_of(built), "not_shown": failed}
-            links = self._links(reading.trace)
-            return answers.html(render.page(reading, page.template, page.section, context, self.import_map, links))
+            return reading.answers.find(asked.address)
+
+    def _lasting(self, reading: Reading, asked: Asked, route: Page | Twin, build: Callable[[], Answer]) -> Answer:
+        """Return the answer that `build` returns; if it lasts, it is built once and kept."""
+        if not route.is_lasting:
+            return build()
+        return reading.answers.get(asked.address, lambda: answers.tagged(build()), lambda answer: answer.is_whole)
+
+    def _page(self, reading: Reading, page: Page, request: Request) -> Answer:
+        with failures() as failed:
+            built = page.build(reading.trace, request)
+        context = {**render.context_of(built), "not_shown": failed}
+        links = self._links(reading.trace)
+        text = render.page(reading, page.template, page.section, context, self.import_map, links)
+        return answers.html(text, failed=failed)
 
     def _links(self, trace: Trace) -> SourceLinks:
         """Return how pages of `trace` link to lines of model source."""
@@ -146,9 +170,7 @@ class App:
             return _nothing()
         twin, names = found
         with self._current.use() as reading:
-            with failures() as failed:
-                answer = twin.build(reading.trace, asked.request(names))
-            return answers.data(answer, failed=failed)
+            return self._lasting(reading, asked, twin, lambda: _data(reading, twin, asked.request(names)))
 
     def _error(self, asked: Asked, status: int, message: str) -> Answer:
         is_data = asked.path.endswith((".json", "/raw")) or asked.path.startswith(STATIC)
@@ -162,6 +184,12 @@ class App:
     def _warm(self) -> None:
         for _ in registry.routes():
             pass
+
+
+def _data(reading: Reading, twin: Twin, request: Request) -> Answer:
+    with failures() as failed:
+        found = twin.build(reading.trace, request)
+    return answers.data(found, failed=failed)
 
 
 def _nothing() -> Answer:

@@ -12,8 +12,10 @@ from stepscope.tracer.schema.log_format import HEADER, decode_payload, decode_pa
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.lenient_json import loads
 from stepscope.viewer.ingest.sources import STDIN, NoSuchLog, Source, TracePath, find_logs, trace_names
+from stepscope.viewer.store.kept import Kept
 from stepscope.viewer.store.open import open_logs
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.web.answers import Answer
 from stepscope.viewer.web.frame import PageFrame, frame_of
 
 LEAST_SECONDS = 1.0
@@ -23,6 +25,8 @@ SHARE = 0.1
 QUIET_SECONDS = 5.0
 """Time without growth after which an incomplete last record of a log is read as it is."""
 _TAIL_BYTES = 1 << 20
+KEPT_ANSWER_BYTES = 32 << 20
+"""Maximum size of the answers that are kept in memory."""
 
 
 class Reading:
@@ -31,6 +35,8 @@ class Reading:
     def __init__(self, trace: Trace, following: bool) -> None:
         self.trace = trace
         self.users = 0
+        self.answers: Kept[Answer] = Kept(KEPT_ANSWER_BYTES, _size_of)
+        """Answers to requests; the trace does not change while it is open."""
         self._following = following
         self._frame: PageFrame | None = None
 
@@ -200,6 +206,11 @@ def _last_record(source: Source) -> tuple[int, bytes]:
             if found >= 0:
                 return start + found + 1, data[found + 1 :]
     return 0, data
+
+
+def _size_of(answer: Answer) -> int:
+    """Return the bytes of an answer in memory, with those of its key and its headers."""
+    return 1_000 + (len(answer.body) if isinstance(answer.body, bytes) else 0)
 
 
 def _sizes(sources: Sequence[Source]) -> list[tuple[str, int, int]]:

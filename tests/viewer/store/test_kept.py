@@ -1,0 +1,55 @@
+"""Kept results stay below their limit, and threads that ask for the same one share one computation."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from stepscope.viewer.store.kept import Kept
+from tests.waiting import PATIENCE_S
+
+
+def texts(most_bytes: int) -> Kept[str]:
+    return Kept(most_bytes, len)
+
+
+def test_the_result_that_was_asked_for_longest_ago_is_dropped_first() -> None:
+    kept = texts(40)
+    for name in "abcd":
+        assert kept.get(name, lambda name=name: name * 10) == name * 10  # type: ignore[misc]
+    assert kept.find("a") == "a" * 10
+    kept.get("e", lambda: "e" * 10)
+    assert [name for name in "abcde" if kept.find(name) is not None] == ["a", "c", "d", "e"]
+
+
+def test_a_result_too_large_or_not_lasting_is_computed_again() -> None:
+    kept = texts(40)
+    assert [kept.get("a", lambda text=text: text) for text in ("x" * 11, "y" * 11)] == ["x" * 11, "y" * 11]  # type: ignore[misc]
+    assert kept.get("b", lambda: "once", lambda text: False) == "once"
+    assert kept.get("b", lambda: "again") == "again"
+    assert kept.get("b", lambda: "never") == "again"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_threads_share_a_computation_and_its_error(fails: bool) -> None:
+    kept, begun, goes_on, calls = texts(100), threading.Event(), threading.Event(), list[int]()
+
+    def make() -> str:
+        calls.append(1)
+        begun.set()
+        assert goes_on.wait(PATIENCE_S)
+        if fails:
+            raise ValueError("it fails")
+        return "made"
+
+    with ThreadPoolExecutor(4) as threads:
+        asked = [threads.submit(kept.get, "a", make)]
+        assert begun.wait(PATIENCE_S)
+        asked += [threads.submit(kept.get, "a", make) for _ in range(3)]
+        goes_on.set()
+        found = [repr(one.exception() or one.result()) for one in asked]
+    assert set(found) == {"ValueError('it fails')" if fails else "'made'"}
+    assert fails or len(calls) == 1
+    assert kept.find("a") == (None if fails else "made")
