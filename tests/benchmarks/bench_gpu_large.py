@@ -1,12 +1,15 @@
 """What recording costs a step that is bound by a CUDA device: ``python -m tests.benchmarks.bench_gpu_large``.
 
 Sixteen transformer blocks (width 2048, 4 x 2048 tokens, bfloat16) with AdamW: 1.1 billion parameters. In one process,
-in turns: the unrecorded step, the same again, and each level. Beside the measurement stands what reading must cost at
-least: the bytes of a step's value rows at the bandwidth that `torch.sum` reaches for one large tensor.
+in turns: the unrecorded step, the same again, and each level. Beside the measurement stands the model: the bytes of
+a step's value rows at the bandwidth that `torch.sum` reaches for one large tensor, and each launch that reads with what
+a reading of one element takes on the device. The share of that bandwidth is that of the kernels that read, by the
+profiler's times.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
 import tempfile
 import time
@@ -16,13 +19,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
 
 import stepscope
+from stepscope.tracer.runtime.stats.cuda import SIZES, CudaReader
 from tests.benchmarks.bench_gpu import Step, report
 from tests.benchmarks.bench_gpu_stats import device_us
 from tests.capture.logs import Trace
 
 TURNS, WARM_TURNS, STEPS = 9, 2, 3
+READERS = {f"read{size}" for size in SIZES}
+"""Names of the kernels that read."""
 WAYS: dict[str, dict[str, Any]] = {
     "off": {"level": "off"},
     "again": {"level": "off"},
@@ -120,6 +127,34 @@ def bytes_of_a_step(step: Step) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
+def reading_kernels(step: Step) -> tuple[int, float]:
+    """Return the number of launches that read in one step at level `values`, and their time on the device in ms."""
+    with tempfile.TemporaryDirectory() as name, stepscope.trace(name, level="values"):
+        step()
+        torch.cuda.synchronize()
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            step()
+            torch.cuda.synchronize()
+    found = [event for event in profiler.events() if event.name in READERS]
+    return len(found), sum(event.device_time_total for event in found) / 1e3
+
+
+def report_model(step: Step, times: dict[str, list[float]]) -> None:
+    rows, size = bytes_of_a_step(step)
+    large = torch.randn(1 << 29, device="cuda", dtype=torch.bfloat16)
+    bandwidth = large.nbytes / device_us(large.sum) * 1e6
+    least_ms = size / bandwidth * 1e3
+    launches, kernels_ms = reading_kernels(step)
+    one = large[:1]
+    reader = CudaReader([one])
+    launch_us = device_us(lambda: reader([one]))
+    extra_ms = statistics.median(times["values"]) - statistics.median(times["off"])
+    print(f"  a step reads {rows:,} value rows, {size / 1e9:.1f} GB: {least_ms:.1f} ms at {bandwidth / 1e12:.2f} TB/s")
+    print(f"  {launches} launches of {launch_us:.1f} us: {launches * launch_us / 1e3:.1f} ms")
+    print(f"  model: {least_ms + launches * launch_us / 1e3:.1f} ms; measured: {extra_ms:.1f} ms a step", end="")
+    print(f", kernels that read {kernels_ms:.1f} ms, {least_ms / kernels_ms:.0%} of the bandwidth of torch.sum")
+
+
 def main() -> int:
     if not torch.cuda.is_available():
         print("no CUDA device here")
@@ -136,11 +171,7 @@ def main() -> int:
         step()
         recorded = peak_bytes(step)
     print(f"  peak allocated: {peak:,} bytes unrecorded, {recorded - peak:+,} with values")
-    rows, size = bytes_of_a_step(step)
-    large = torch.randn(1 << 29, device="cuda", dtype=torch.bfloat16)
-    bandwidth = large.nbytes / device_us(large.sum) * 1e6
-    least_ms = size / bandwidth * 1e3
-    print(f"  a step reads {rows:,} value rows, {size / 1e9:.1f} GB: {least_ms:.1f} ms at {bandwidth / 1e12:.2f} TB/s")
+    report_model(step, times)
     return 0
 
 

@@ -139,8 +139,10 @@ class GraphHooks:
                 call.flag, call.due = flag, flag.due
         if reads is not None and (call.state == "captured" or reads.wants_step(call.step)):
             at_once = reads.writes_at_once and not self._shapes[call.function].has_loops
-            read = reads.read_at_once if at_once else reads.read
-            call.read = reads.read_captured if call.state == "captured" else read
+            if call.state == "captured":
+                call.read = reads.read_captured
+            else:
+                call.read = reads.read_at_once if at_once else reads.reader_of(call)
         if self.judged and call.state != "captured":
             call.judge = self.sink.judge.begin(call.step, self.judged[call.function])
         lifetimes = self.sink.lifetimes

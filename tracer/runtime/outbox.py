@@ -184,9 +184,10 @@ class OverheadMeter:
 
     def add_call(self, call: GraphCall) -> None:
         """Add the cost of a call that has ended, including the time since its end."""
-        if call.stats_ns:
-            self._stats_ns = (self._stats_ns or 0) + call.stats_ns
-        self.hook_ns += call.cost_ns + call.stats_ns + time.perf_counter_ns() - call.end_ns
+        stats_ns = call.stats_ns + getattr(call.read, "taken_ns", 0)
+        if stats_ns:
+            self._stats_ns = (self._stats_ns or 0) + stats_ns
+        self.hook_ns += call.cost_ns + stats_ns + time.perf_counter_ns() - call.end_ns
 
     def to_record(self, log_bytes: int, failures: int) -> Overhead:
         hook_ns = int(self.hook_ns + self.launches * self.per_launch_ns)

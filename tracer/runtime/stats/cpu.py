@@ -102,10 +102,13 @@ class CpuReader:
         self._reader = _Reader(
             (ctypes.c_int64 * len(numbers))(*numbers), (ctypes.c_int64 * n)(*starts), n, found.tables.ctypes.data, BIG
         )
-        self._address = ctypes.byref(self._reader)
-        self._has_big = any(at.count >= BIG for at in layouts)
+        self.address = ctypes.addressof(self._reader)
+        self.tensors = n
+        self.has_big = any(at.count >= BIG for at in layouts)
+        """Whether a tensor is read by several threads."""
         size = sum(at.count * tensor.itemsize for at, tensor in zip(layouts, tensors, strict=True))
-        self._read = found.with_gil if size <= KEEPS_GIL else found.without_gil
+        self.keeps_gil = size <= KEEPS_GIL
+        self._read = found.with_gil if self.keeps_gil else found.without_gil
 
     def __call__(self, tensors: Sequence[Tensor]) -> CpuBlock:
         if function_mode_active():
@@ -114,7 +117,7 @@ class CpuReader:
         else:
             addresses = [tensor.data_ptr() for tensor in tensors]
         rows = self._rows()
-        self._read(self._address, self._pack(*addresses), get_num_threads() if self._has_big else 1, rows)
+        self._read(ctypes.byref(self._reader), self._pack(*addresses), get_num_threads() if self.has_big else 1, rows)
         return CpuBlock(rows)
 
 

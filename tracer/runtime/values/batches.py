@@ -14,6 +14,7 @@ import numpy.typing as npt
 from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.stats.snapshots import finish_together, joined, runs
 from stepscope.tracer.runtime.values.elements import elements_of
+from stepscope.tracer.runtime.values.quick import Groups
 from stepscope.tracer.runtime.values.reading import layout
 from stepscope.tracer.schema.launches import DeviceTimes
 from stepscope.tracer.schema.statistics import COUNTS, RECORDED_NUMBERS, Elements, Exact, Sparse, Values
@@ -36,8 +37,10 @@ class PendingValues:
         self._calls: deque[GraphCall] = deque()
         self._layouts: dict[tuple[int, ...], tuple[int, npt.NDArray[np.int8]]] = {}
         self._numbers = count()
+        self._groups = Groups()
 
     def add(self, call: GraphCall) -> None:
+        call.readings = self._groups.of(call.readings)
         self._calls.append(call)
 
     def now(self, call: GraphCall) -> Iterator[ValueLayout | Values]:

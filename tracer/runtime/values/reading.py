@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.tracer.inductor.stats_toolchain import function_mode_active
 from stepscope.tracer.log.launch_ring import is_blocking
 from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.stats import NOT_READ, Part, Reader, StatsBlock
 from stepscope.tracer.runtime.stats.parts import parts
 from stepscope.tracer.runtime.stats.readers import reader_for
 from stepscope.tracer.runtime.values.elements import Element, ElementReader, elements_of
+from stepscope.tracer.runtime.values.quick import Point, call_reader_type, point_of
 from stepscope.tracer.runtime.values.rows import PlannedRead, ReadRow, RowGroup
 from stepscope.tracer.schema.values import SavedTensor, ValueLayout
 
@@ -83,6 +85,8 @@ class PreparedReading(RowGroup):
         self._counts = [(n, len(value)) for n, value in enumerate(values) if isinstance(value, (list, tuple))]
         self.is_sure = self.is_plain and not (self._on_device or self._checks or self._counts)
         """Whether nothing about the tensors can vary from call to call."""
+        self.point: Point | None = point_of(reader, self) if is_one_each and self.is_plain else None
+        """What reads the tensors in compiled code; None if only `read` does."""
 
     def fits(self, values: Sequence[Any]) -> bool:
         """Return whether `values` have the form that the readers were prepared for."""
@@ -193,13 +197,18 @@ def writes_at_once(config: TraceConfig) -> bool:
 class ReadPlan:
     """The points of one wrapper at which its code reads tensors, for one configuration."""
 
-    def __init__(self, places: Sequence[PlanPoint], config: TraceConfig, sink: ValueSink) -> None:
+    def __init__(
+        self, places: Sequence[PlanPoint], config: TraceConfig, sink: ValueSink, on_device: bool = False
+    ) -> None:
         self.wants_step: Callable[[int], bool] = config.wants_step
         self.writes_at_once = writes_at_once(config)
         self.config = config
         self._places: list[PlanPoint | None] = list(places)
         self._quick: list[PreparedReading | None] = [None] * len(places)
         """Readers of the points at which nothing can vary from call to call."""
+        self._points: list[Point | None] = [None] * len(places)
+        """The same readers in compiled code."""
+        self._reader_type = None if on_device else call_reader_type()
         self._sink = sink
 
     def read(self, call: GraphCall, place: int, values: Sequence[Any]) -> None:
@@ -210,18 +219,45 @@ class ReadPlan:
             if quick is not None:
                 call.readings.append((quick, quick.read(values)))
             elif (where := self._places[place]) is not None:
-                prepared = where.last
-                if prepared is None or not prepared.fits(values):
-                    prepared = where.prepare(values)
-                    if prepared.is_sure and where.saver is None:
-                        self._quick[place] = prepared
+                prepared = self._prepared(where, place, values)
                 call.readings.append((prepared, prepared.read(values)))
                 if where.saver is not None:
                     where.save_all(where.saver, self._sink, call, values)
         except Exception as error:
-            self._places[place] = self._quick[place] = None
-            self._sink.failed("values", error)
+            self._lost(place, error)
         call.stats_ns += perf_counter_ns() - started
+
+    def reader_of(self, call: GraphCall) -> Callable[[GraphCall, int, Sequence[Any]], None]:
+        """Return the function that reads the tensors of a call: `read`, or compiled code that does the same."""
+        made = self._reader_type
+        return self.read if made is None else made(self._points, self._choose, self._lost, call.readings)
+
+    def _choose(self, call: GraphCall, place: int, values: Sequence[Any]) -> Point | None:
+        """Return the point for compiled code to read, or read the tensors here and return None."""
+        where = self._places[place]
+        if where is None:
+            return None
+        if where.saver is None and not function_mode_active():
+            started = perf_counter_ns()
+            point = self._prepared(where, place, values).point
+            call.stats_ns += perf_counter_ns() - started
+            if point is not None:
+                return point
+        self.read(call, place, values)
+        return None
+
+    def _prepared(self, where: PlanPoint, place: int, values: Sequence[Any]) -> PreparedReading:
+        prepared = where.last
+        if prepared is None or not prepared.fits(values):
+            prepared = where.prepare(values)
+            if prepared.is_sure and where.saver is None:
+                self._quick[place], self._points[place] = prepared, prepared.point
+        return prepared
+
+    def _lost(self, place: int, error: BaseException) -> None:
+        """Stop reading at a point after an error."""
+        self._places[place] = self._quick[place] = self._points[place] = None
+        self._sink.failed("values", error)
 
     def read_captured(self, call: GraphCall, place: int, values: Sequence[Any]) -> None:
         """Do what `read` does in a call that is being captured into a CUDA graph."""
