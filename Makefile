@@ -40,6 +40,7 @@ bench: .venv/.installed-test compiler ## measure what recording costs and how fa
 	$(BIN)/python -m tests.benchmarks.bench_launches
 	$(BIN)/python -m tests.benchmarks.bench_ring
 	$(BIN)/python -m tests.benchmarks.bench_values
+	$(BIN)/python -m tests.benchmarks.bench_programs
 	$(BIN)/python -m tests.benchmarks.bench_stats
 	$(BIN)/python -m tests.benchmarks.bench_lifetimes
 	$(BIN)/python -m tests.benchmarks.bench_open
