@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from stepscope.viewer.ingest.columns import Columns
 
 SCHEMA = Path(__file__).with_name("schema.sql").read_text()
+ROW_COUNT = "count:"
+"""Prefix of the keys of `meta` with the number of rows of each table."""
 _SMALL_BYTES = 1 << 26
 _SMALL_BLOCK, _LARGE_BLOCK = 16_384, 262_144
 """Sizes of DuckDB's blocks in bytes. A small trace has many small tables, which take one block per column."""
@@ -161,7 +163,7 @@ def _write(connection: duckdb.DuckDBPyConnection, database: str, key: str, rows:
             insert_large(connection, database, parts, _insert_columns, inserted)
         finally:
             connection.execute("BEGIN")
-    meta = {"key": key, **{f"count:{table}": str(count) for table, count in counts.items()}}
+    meta = {"key": key, **{ROW_COUNT + table: str(count) for table, count in counts.items()}}
     append(connection, "meta", {"key": list(meta), "value": list(meta.values())})
     connection.execute("COMMIT; USE memory")
 

@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import duckdb
 
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.log_files import LogFile, head_of, plain_source
 from stepscope.viewer.ingest.logs import read_logs
 from stepscope.viewer.ingest.recorder.run_facts import NewerFormat
+from stepscope.viewer.ingest.rows import IndexRows
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.ingest.unpack import is_packed
 from stepscope.viewer.ingest.watch import unwatched
 from stepscope.viewer.store.distributed_ingest.parent_strings import StringsBeside
-from stepscope.viewer.store.index import build_index, index_key
+from stepscope.viewer.store.index import build_in_memory, build_index, index_key
+from stepscope.viewer.store.isolated_connection import SMALL_BYTES, connect
 from stepscope.viewer.store.parquet.files import put_whole, write_tables
 from stepscope.viewer.store.parquet.layout import ID_BITS, Manifest, Root, TableFile, read_manifest, write_manifest
 
@@ -84,12 +90,8 @@ def _write_tables(
     relatives, first_id = StringsBeside(task.log.address), task.number << ID_BITS
     rows = read_logs([source], first_log=task.number, first_id=first_id, relatives=relatives.tables, left_out=left_out)
     with tempfile.TemporaryDirectory(prefix="stepscope-") as scratch:
-        index = Path(scratch, "index")
-        built = build_index(index, task.key, rows, source.size)
-        if built is None:
-            raise OSError(f"there is no room for an index in {scratch}")
-        built.close()
-        files = write_tables(index, Path(scratch), task.log.address)
+        with _index(Path(scratch, "index"), task.key, rows, source.size) as connection:
+            files = write_tables(connection, Path(scratch), task.log.address)
         for table, file in files.items():
             put_whole(
                 root.fs,
@@ -98,3 +100,19 @@ def _write_tables(
                 file,
             )
     return files
+
+
+@contextmanager
+def _index(path: Path, key: str, rows: IndexRows, log_bytes: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection to the index of one log. That of a small log stays in memory, because a file of it takes
+    longer to write than to read the log. Raises OSError if there is no room for a file."""
+    if log_bytes < SMALL_BYTES:
+        with closing(build_in_memory(key, rows, log_bytes)) as connection:
+            yield connection
+        return
+    built = build_index(path, key, rows, log_bytes)
+    if built is None:
+        raise OSError(f"there is no room for an index in {path.parent}")
+    built.close()  # it cannot write files
+    with closing(connect(path)) as connection:
+        yield connection

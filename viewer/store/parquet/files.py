@@ -9,25 +9,28 @@ from typing import Any
 
 import duckdb
 
+from stepscope.viewer.store.index import ROW_COUNT
 from stepscope.viewer.store.isolated_connection import NAME, quoted
 from stepscope.viewer.store.parquet.layout import TABLES, TableFile
 
 _PIECE_BYTES = 1 << 20
 
 
-def write_tables(index: Path, folder: Path, address: str) -> dict[str, TableFile]:
-    """Write each table of `index` that has rows to `folder`. `address` is the address of its only log.
+def write_tables(connection: duckdb.DuckDBPyConnection, folder: Path, address: str) -> dict[str, TableFile]:
+    """Write each table that has rows of the index attached to `connection` to `folder`. `address` is the address of its
+    only log.
 
-    Raises OSError if a file cannot be written or has another number of rows than its table.
+    Raises OSError if a file cannot be written, or has another number of rows than were inserted into its table.
     """
-    files = {}
-    with duckdb.connect(":memory:", config={"threads": 1}) as connection:
-        connection.execute(f"ATTACH {quoted(index)} AS {NAME} (READ_ONLY); USE {NAME}")
-        for table in TABLES:
-            rows = _count(connection, f"SELECT count(*) FROM {table}")
-            if rows:
-                files[table] = _write_table(connection, table, rows, folder / f"{table}.parquet", address)
-    return files
+    connection.execute(f"SET threads = 1; USE {NAME}")
+    counted = connection.execute(f"SELECT key, value FROM meta WHERE starts_with(key, '{ROW_COUNT}')").fetchall()
+    rows = {str(key).removeprefix(ROW_COUNT): int(value) for key, value in counted}
+    rows["meta"] = _count(connection, "SELECT count(*) FROM meta")
+    return {
+        table: _write_table(connection, table, rows[table], folder / f"{table}.parquet", address)
+        for table in TABLES
+        if rows.get(table)
+    }
 
 
 def put_whole(fs: Any, file: Path, path: str, expected: TableFile) -> None:
