@@ -24,6 +24,7 @@ PARTS = {
     "Statistics": SCHEMA / "statistics.py",
     "Judged launches": SCHEMA / "judging.py",
     "Memory": SCHEMA / "memory.py",
+    "Comparisons between layers of a compile": SCHEMA / "layer_checks.py",
     "What failed or could not be recorded": SCHEMA / "gaps.py",
     "How a process ended": SCHEMA / "process_ends.py",
 }

@@ -53,6 +53,7 @@ def trace(
     judge: str | int = "off",
     judge_kernels: str | Sequence[str] = (),
     check_recompute: bool = False,
+    check_eager: int | str = 0,
     lifetimes: str = "log",
     lifetimes_every: int | None = None,
 ) -> Recorder:

@@ -17,7 +17,7 @@ LIFETIMES = ("off", "log", "assert")
 GLOBS = ("kernels", "args", "judge_kernels")
 MOST = 2**63 - 1
 MOST_ELEMENTS = 1024
-FIXED = ("directory", "provenance", "check_recompute")
+FIXED = ("directory", "provenance", "check_recompute", "check_eager")
 """Settings that cannot change during a recording, since the log is open and the programs are compiled."""
 
 _JUDGE = re.compile(r"off|first|last|[0-9]{1,18}|every:[1-9][0-9]{0,17}")
@@ -76,6 +76,9 @@ class TraceConfig:
     check_recompute: bool = False
     """Whether the memory that Inductor's reordering passes carry along is compared with a recomputation after each
     swap, which takes one estimate of the whole graph per swap. The compiled code does not change."""
+    check_eager: int = 0
+    """Number of the first calls of each compiled graph that also run in eager mode, on copies of the inputs, and are
+    compared; 0 for none."""
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -90,6 +93,7 @@ class TraceConfig:
             _check_steps(self.steps)
         _check_number("every", self.every, 1)
         _check_number("elements", self.elements, 0, MOST_ELEMENTS)
+        _check_number("check_eager", self.check_eager, 0)
         if self.lifetimes_every is not None:
             _check_number("lifetimes_every", self.lifetimes_every, 1)
         _check_number("save_quota_bytes", self.save_quota_bytes, 0)
@@ -234,6 +238,7 @@ _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "every": _number,
     "lifetimes_every": _number,
     "elements": _number,
+    "check_eager": _number,
     "max_bytes_per_tensor": _bytes,
     "save_quota_bytes": _bytes,
     "provenance": _flag,

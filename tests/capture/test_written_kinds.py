@@ -76,7 +76,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
         dying,
         "run graph output_code_N provenance tensors same_tensors step_marks launches call_symbols value_layout"
         " values saved_tensor scheduler_memory lifetime_layout lifetimes lifetime_mismatch memory_step_mismatch growth"
-        " tuned_kernels failure overhead uncaught_exception end process_end",
+        " layer_check tuned_kernels failure overhead uncaught_exception end process_end",
     ),
     "failing": (failing, "run compile_error end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),

@@ -70,7 +70,7 @@ def triton_kernel(recorder: Any) -> None:
 
 
 def main(folder: str) -> None:
-    recorder: Any = stepscope.trace(Path(folder), level="save").start()
+    recorder: Any = stepscope.trace(Path(folder), level="save", check_eager=1).start()
     with torch._inductor.config.patch(force_disable_caches=True, inplace_buffers=False, allow_buffer_reuse=False):
         torch.compile(stashing)(torch.ones(8, 8))
         train(torch.randn(8, 8, requires_grad=True))

@@ -46,6 +46,7 @@ CONFIGS = st.builds(
     verify_before=st.booleans(),
     save_quota_bytes=st.integers(0, MOST),
     check_recompute=st.booleans(),
+    check_eager=st.integers(0, MOST),
     elements=st.integers(0, MOST_ELEMENTS),
 )
 

@@ -40,12 +40,19 @@ class PlainGraphSink(launches.CallSink, Protocol):
     def provenance(self, record: Provenance) -> None: ...
 
 
-class PlainGraphs:
-    """Puts hooks into the graphs that a backend returns unchanged."""
+class GraphChecks(Protocol):
+    """Checks of what backends return."""
 
-    def __init__(self, sink: PlainGraphSink, numbers: Callable[[], int]) -> None:
+    def capture(self, output_graph: Any, module: Any) -> Any | None: ...
+    def checked(self, graph: Any, compiled: Any) -> Any: ...
+
+
+class PlainGraphs:
+    """Puts hooks into the graphs that a backend returns unchanged, and lets `checks` wrap the others."""
+
+    def __init__(self, sink: PlainGraphSink, numbers: Callable[[], int], checks: GraphChecks | None = None) -> None:
         """Create the hook; `numbers` returns the number of the next graph of the log."""
-        self._sink, self._numbers = sink, numbers
+        self._sink, self._numbers, self._checks = sink, numbers, checks
         self.dynamo = DynamoGraphs()
         self._undo = ExitStack()
         self._swaps: list[code_swap.Swap] = []
@@ -63,9 +70,13 @@ class PlainGraphs:
 
         def call_user_compiler(self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
             graphs._on_captured(gm)
+            checks = graphs._checks
+            kept = checks.capture(self, gm) if checks is not None else None
             compiled = original(self, gm, *args, **kwargs)
-            graphs._on_compiled(compiled)
-            return compiled
+            is_plain = graphs._on_compiled(compiled)
+            if checks is None or kept is None or is_plain:
+                return compiled
+            return checks.checked(kept, compiled)
 
         owner.call_user_compiler = call_user_compiler
         self._undo.callback(setattr, owner, "call_user_compiler", original)
@@ -82,13 +93,17 @@ class PlainGraphs:
         except Exception as error:
             self._sink.failed("captured graph", error)
 
-    def _on_compiled(self, compiled: Any) -> None:
+    def _on_compiled(self, compiled: Any) -> bool:
+        """Put hooks into what a backend returned if it is the graph itself; return whether it is."""
         module = getattr(compiled, "__self__", compiled)
         try:
-            if self._is_attached and _is_plain(compiled, module):
+            is_plain = _is_plain(compiled, module)
+            if self._is_attached and is_plain:
                 self._instrument(module)
         except Exception as error:
             self._sink.failed("plain graph", error)
+            return False
+        return is_plain
 
     def _instrument(self, module: Any) -> None:
         from torch.fx._lazy_graph_module import _LazyGraphModule

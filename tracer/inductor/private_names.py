@@ -32,6 +32,7 @@ _ESTIMATE = "the scheduler's estimate of memory"
 _RECOMPUTE = "the check of memory figures while Inductor reorders"
 _CHECKS = "Inductor's own checks of lifetimes"
 _LINES = "lines of model source"
+_EAGER = "the comparison with eager mode"
 
 PRIVATE_NAMES = (
     PrivateName("torch._inductor.codecache.PyCodeCache", RECORDING, ("load_by_key_path", "modules", "linemaps")),
@@ -91,6 +92,10 @@ PRIVATE_NAMES = (
     PrivateName("torch.fx._lazy_graph_module._LazyGraphModule", "graphs of backends other than Inductor"),
     PrivateName("torch._C._cuda_getCurrentRawStream", "the marks of a CUDA device in the launch ring"),
     PrivateName("torch._C._cuda_isCurrentStreamCapturing", "fast queries about the capture of CUDA graphs"),
+    PrivateName("torch.utils._python_dispatch.TorchDispatchMode", _EAGER),
+    PrivateName("torch._decomp.decomposition_table", _EAGER),
+    PrivateName("torch._dynamo.compiled_autograd.compiled_autograd_enabled", _EAGER),
+    PrivateName("torch._inductor.config.fallback_random", _EAGER),
     PrivateName("torch.Tensor._use_count", "which inputs are expected to be freed", since="2.13"),
     PrivateName("torch._C._storage_Use_Count", "which inputs are expected to be freed", since="2.13"),
 )

@@ -17,6 +17,7 @@ from stepscope.tracer.schema import (
     graphs,
     judging,
     launches,
+    layer_checks,
     memory,
     process_ends,
     scalars,
@@ -27,7 +28,11 @@ from stepscope.tracer.schema import (
 from stepscope.tracer.schema.machine import Machine
 from stepscope.tracer.schema.record import Record, records_of
 
+<<<<<<< HEAD
 _MODULES = (graphs, launches, steps, scalars, values, statistics, judging, memory, gaps, process_ends)
+=======
+_MODULES = (graphs, launches, steps, scalars, values, statistics, memory, gaps, process_ends, layer_checks)
+>>>>>>> cd7c8546 (Compare compiled graphs with eager mode (--check-eager))
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,16 @@ FOLDER = file_option(metavar="DIR", default="stepscope_trace", help="Write the l
 )
 @click.option("--check-recompute", is_flag=True, help="Check the memory figures of Inductor's reordering at each swap.")
 @click.option(
+    "--check-eager",
+    metavar="[N]",
+    is_flag=False,
+    flag_value="1",
+    default="0",
+    show_default=False,
+    help="Also run the first N calls of each compiled graph in eager mode, on copies of their inputs, and compare "
+    "results and gradients. N is 1 if it is left out.",
+)
+@click.option(
     "--fresh-cache",
     is_flag=True,
     help="Compile into an empty cache, and report its new files. It is removed afterwards, unless the program failed.",

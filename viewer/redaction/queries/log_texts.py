@@ -30,11 +30,18 @@ _COLUMNS = {
     "texts": (
         "compiles.graph_break_reason", "compiles.failure", "compile_events.text", "process_ends.error_tail",
         "uncaught_exceptions.text", "lifetime_mismatches.holders", "memory_step_mismatches.holders",
-        "left_behind.holders", "export_events.reason", "cache_lookups.detail",
+        "left_behind.holders", "export_events.reason", "cache_lookups.detail", "layer_checks.why",
     ),
+    "source": (
+        "compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames", "layer_checks.frame",
+        "layer_checks.differences",
+    ),
+<<<<<<< HEAD
     "source": (
         "compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames", "judged_buffers.source",
     ),
+=======
+>>>>>>> cd7c8546 (Compare compiled graphs with eager mode (--check-eager))
 }  # fmt: skip
 _KIND_OF_KEY = {"file": "paths", "function": "names", "code": "source"}
 _LITERAL = re.compile(r"(['\"])((?:(?!\1)[^\\\n]|\\.){4,200})\1")

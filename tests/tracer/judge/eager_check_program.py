@@ -1,0 +1,165 @@
+"""Compiles functions that compiled code computes wrongly, and healthy ones: python -m ... FOLDER NAME.
+
+Prints whether results, gradients and random numbers are the same with and without the check.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils._pytree import tree_leaves
+
+import stepscope
+
+Program = Callable[[], Any]
+
+
+def overlapping() -> Any:
+    """One kernel reads what it overwrites."""
+
+    def run(x: Tensor) -> Tensor:
+        x.index_put_((torch.arange(x.size(0)),), x * 2.0)
+        x.add_(x.flip(0))
+        return x
+
+    return torch.compile(run)(torch.rand(4, 8))
+
+
+def lost_mutation() -> Any:
+    """Dropout that drops nothing returns its input, which is then changed."""
+
+    def run(x: Tensor) -> Tensor:
+        y = functional.dropout(x, 0.5, training=False)
+        y += y
+        return y
+
+    return torch.compile(run)(torch.ones(2, 2))
+
+
+def wrong_alias() -> Any:
+    """The output becomes the changed input itself."""
+
+    def run(x: Tensor, source: Tensor) -> Tensor:
+        result = torch.slice_scatter(x, source, 0, 0, 1)
+        x.copy_(result)
+        return result
+
+    return torch.compile(run)(torch.tensor([1.0, 2.0]), torch.tensor([10.0]))
+
+
+@contextmanager
+def faulty_pass(change: Callable[[torch.fx.Graph], None]) -> Iterator[None]:
+    """Let a pass change each graph after autograd."""
+    with torch._inductor.config.patch(post_grad_custom_pre_pass=change, force_disable_caches=True):
+        yield
+
+
+def wrong_gradient() -> Any:
+    """The forward is right, and a pass makes the backward wrong."""
+
+    def change(graph: torch.fx.Graph) -> None:
+        for node in graph.nodes:
+            if node.target is torch.ops.aten.cos.default:
+                node.target = torch.ops.aten.sin.default
+
+    with faulty_pass(change):
+        weight = torch.rand(4, 4, requires_grad=True)
+        result = torch.compile(lambda x, w: (x @ w).sin())(torch.rand(4, 4), weight)
+        result.sum().backward()
+    return result, weight.grad
+
+
+def better_than_eager() -> Any:
+    """Eager mode rounds to float16 in between and loses the number."""
+
+    def run(x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.var(dim=-1, keepdim=True) + 1e-9)
+
+    return torch.compile(run)(torch.full((3, 5), 1e-10, dtype=torch.float16))
+
+
+def healthy() -> Any:
+    """Views, shared inputs, mutated buffers, gradients, a graph break and other shapes."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, 4))
+    compiled = torch.compile(model)
+    compiled(torch.randn(6, 8)).softmax(-1).square().mean().backward()
+
+    @torch.compile(dynamic=True)
+    def shared(x: Tensor, y: Tensor) -> Any:
+        x.add_(1)
+        torch._dynamo.graph_break()
+        return x.t(), y * 2, x[1:]
+
+    base = torch.randn(4, 4)
+    found = [shared(base, base.view(16)), shared(base[1:], base[2:])]
+    weight = torch.randn(4, 4, requires_grad=True)
+    changed = weight * 2
+    torch.compile(lambda z: z.mul_(3).sin())(changed).sum().backward()
+    return found, changed, weight.grad, [one.grad for one in model.parameters()], list(model.buffers())
+
+
+def random() -> Any:
+    return torch.compile(lambda x: functional.dropout(x.sin(), 0.5))(torch.rand(4, 4))
+
+
+class Other(Tensor):
+    """A subclass of tensors."""
+
+
+def subclass() -> Any:
+    return torch.compile(lambda x: x.sin())(torch.rand(4).as_subclass(Other)).as_subclass(Tensor)
+
+
+def out_of_memory() -> Any:
+    """A stand-in for an operator that finds too little memory in the second run only."""
+    return torch.compile(lambda x: greedy(x).sin())(torch.rand(4))
+
+
+taken: list[int] = []
+
+
+@torch.library.custom_op("stepscope_tests::greedy", mutates_args=())
+def greedy(x: Tensor) -> Tensor:
+    taken.append(1)
+    if len(taken) % 2 == 0:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 TB")
+    return x + 1
+
+
+@greedy.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+PROGRAMS: tuple[Program, ...] = (
+    overlapping, lost_mutation, wrong_alias, wrong_gradient, better_than_eager, healthy, random, subclass,
+    out_of_memory,
+)  # fmt: skip
+
+
+def results(program: Program) -> list[Any]:
+    torch._dynamo.reset()
+    torch.manual_seed(3)
+    return [*tree_leaves(program()), torch.get_rng_state()]
+
+
+def main(folder: str) -> None:
+    for program in PROGRAMS:
+        plain = results(program)
+        taken.clear()
+        with stepscope.trace(Path(folder, program.__name__), check_eager=1):
+            checked = results(program)
+        taken.clear()
+        same = [torch.equal(a, b) or bool((a.isnan() & b.isnan()).any()) for a, b in zip(plain, checked, strict=True)]
+        sys.stdout.write(f"{program.__name__} {'same' if all(same) else 'other'}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

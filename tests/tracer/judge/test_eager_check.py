@@ -1,0 +1,107 @@
+"""Compiled graphs beside eager mode: what is wrong is found, what is right is not, and the program notices nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.values.queries.layer_checks import LayerCheckRow, layer_checks
+from tests import python_processes
+from tests.capture.conftest import clean_environment
+
+PROGRAM = "tests.tracer.judge.eager_check_program"
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """The folder of the traces, and whether each program gave the same with the check."""
+    folder = tmp_path_factory.mktemp("checks")
+    environment = clean_environment(folder / "cache", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    done = python_processes.run([sys.executable, "-m", PROGRAM, str(folder)], env=environment, timeout=500)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder, dict(line.split() for line in done.stdout.splitlines())
+
+
+def read(ran: tuple[Path, dict[str, str]], name: str) -> tuple[list[Finding], list[LayerCheckRow]]:
+    assert ran[1][name] == "same"
+    with open_trace(ran[0] / name) as trace:
+        return [one for one in all_findings(trace) if one.kind == "layer_difference"], layer_checks(trace)
+
+
+def differences(rows: list[LayerCheckRow]) -> set[tuple[Any, Any]]:
+    return {(one["name"], one["what"]) for row in rows for one in row.differences}
+
+
+def test_a_kernel_that_overwrites_what_it_reads(ran: tuple[Path, dict[str, str]]) -> None:
+    (finding,), rows = read(ran, "overlapping")
+    assert finding.severity == "critical"
+    assert "differs from eager: output 0, 16 of 32 elements" in finding.title
+    assert differences(rows) == {("output 0", "values"), ("input x after the call", "values")}
+    evidence = finding.evidence
+    assert abs(evidence["before"] - evidence["float64"]) < 1e-6 < abs(evidence["after"] - evidence["float64"])
+    assert finding.source is not None
+    assert finding.source.code == "x.add_(x.flip(0))"
+
+
+def test_a_lost_mutation(ran: tuple[Path, dict[str, str]]) -> None:
+    (finding,), rows = read(ran, "lost_mutation")
+    assert finding.severity == "critical"
+    assert (finding.evidence["before"], finding.evidence["after"]) == (2, 1)
+    assert differences(rows) == {
+        ("input x after the call", "values"), ("output 0", "alias"), ("output 0", "identity"),
+    }  # fmt: skip
+
+
+def test_a_wrong_alias(ran: tuple[Path, dict[str, str]]) -> None:
+    (finding,), _ = read(ran, "wrong_alias")
+    assert finding.severity == "critical"
+    assert finding.title.endswith("output 0, it shares memory with input x after the call, and should not")
+
+
+def test_a_wrong_gradient(ran: tuple[Path, dict[str, str]]) -> None:
+    (finding,), rows = read(ran, "wrong_gradient")
+    assert [(row.phase, row.verdict) for row in rows] == [("forward", "agrees"), ("backward", "differs")]
+    assert "gradient of w, 16 of 16 elements" in finding.title
+
+
+def test_eager_mode_may_be_the_one_that_is_off(ran: tuple[Path, dict[str, str]]) -> None:
+    (finding,), _ = read(ran, "better_than_eager")
+    assert finding.severity == "info"
+    assert "eager is not finite: rounding, not a compiler error" in finding.title
+
+
+def test_healthy_programs_agree(ran: tuple[Path, dict[str, str]]) -> None:
+    findings, rows = read(ran, "healthy")
+    assert not findings
+    assert {row.verdict for row in rows} == {"agrees"}
+    assert {row.phase for row in rows} == {"forward", "backward"}
+    assert len(rows) >= 7
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("random", "draws random numbers"), ("subclass", "subclass Other"), ("out_of_memory", "not enough memory")],
+)
+def test_what_cannot_be_compared_is_said(ran: tuple[Path, dict[str, str]], name: str, why: str) -> None:
+    findings, rows = read(ran, name)
+    assert not findings
+    assert {row.verdict for row in rows} == {"not_compared"}
+    assert all(why in (row.why or "") for row in rows)
+    with open_trace(ran[0] / name) as trace:
+        said = [one.title for one in all_findings(trace) if one.kind == "not_recorded"]
+    assert any(why in title and "with eager mode" in title for title in said)
+
+
+def test_the_option_needs_a_number(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "stepscope", "run", "-o", str(tmp_path), "--check-eager", "train.py", "x.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--check-eager is 'train.py'; it must be an integer" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,180 @@
+"""Compares the gradients of a compiled graph with those of its eager run, when the program runs its backward.
+
+The program's own backward is watched with hooks on autograd's nodes, which see the gradients that come in and
+go out and change nothing. No second compiled backward runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from stepscope.tracer.inductor import eager_runs
+from stepscope.tracer.judge.clones import Clones, NotComparable
+
+COMPILED = "CompiledFunctionBackward"
+"""Name of the autograd node of a compiled graph."""
+_MOST_STEPS = 4
+"""Views that AOTAutograd puts between a compiled graph's node and the tensor that the program gets."""
+
+Guarded = Callable[[Literal["forward", "backward"], Callable[[], None]], None]
+
+
+@dataclass(frozen=True)
+class _Like:
+    """What a clone needs to know of an input before the call."""
+
+    requires_grad: bool
+    is_leaf: bool
+
+
+@dataclass(frozen=True)
+class Before:
+    """The inputs before the call, which may be changed by it."""
+
+    like: list[_Like | None]
+    nodes: list[tuple[Any, int] | None]
+    """Autograd's node and the number of its output of each input that was computed."""
+    known: set[int]
+    """Nodes of compiled graphs that ran before."""
+
+    @classmethod
+    def of(cls, args: Sequence[Any]) -> Before:
+        tensors = [value if isinstance(value, Tensor) else None for value in args]
+        return cls(
+            [None if one is None else _Like(one.requires_grad, one.is_leaf) for one in tensors],
+            [None if one is None or one.grad_fn is None else (one.grad_fn, one.output_nr) for one in tensors],
+            {id(node) for one in tensors if one is not None for node in _path(one)},
+        )
+
+
+class BackwardCheck:
+    """Waits for the backward of one call, and compares once."""
+
+    def __init__(
+        self,
+        before: Before,
+        clones: Clones,
+        eager: list[Any],
+        compare: Callable[[list[Any], list[Any], list[int], dict[int, Tensor]], None],
+        guarded: Guarded,
+    ) -> None:
+        self._before, self._clones, self._eager = before, clones, eager
+        self._compare, self._guarded = compare, guarded
+        self._came: dict[int, Tensor] = {}
+        self._handles: list[Any] = []
+
+    def watch(self, results: Sequence[Any], args: Sequence[Any]) -> None:
+        """Attach hooks to the node that computed `results`; none if nothing was computed with gradients."""
+        all_nodes = {position: self._compiled(one) for position, one in enumerate(results)}
+        of_result = {position: node for position, node in all_nodes.items() if node is not None}
+        nodes = {id(node): node for node in of_result.values()}
+        if not nodes:
+            return
+        if len(nodes) > 1:
+            raise NotComparable("several backwards belong to the call")
+        (node,) = nodes.values()
+        edges = [_edge_of(edge, args, self._before) for edge in node.next_functions]
+        for position in of_result:
+            result = results[position]
+            if isinstance(self._eager[position], Tensor) and self._eager[position].requires_grad:
+                hook = self._on_incoming(position, result.output_nr)
+                self._handles.append(result.grad_fn.register_prehook(hook))
+        self._handles.append(node.register_hook(self._on_done(edges)))
+
+    def _compiled(self, result: Any) -> Any:
+        if not isinstance(result, Tensor):
+            return None
+        nodes = (node for node in _path(result) if type(node).__name__ == COMPILED)
+        return next((node for node in nodes if id(node) not in self._before.known), None)
+
+    def _on_incoming(self, position: int, number: int) -> Callable[..., None]:
+        def hook(gradients: tuple[Tensor | None, ...]) -> None:
+            gradient = gradients[number]
+            if gradient is not None:
+                self._guarded("backward", lambda: self._keep(position, gradient))
+
+        return hook
+
+    def _keep(self, position: int, gradient: Tensor) -> None:
+        with torch.no_grad(), eager_runs.apart():
+            self._came[position] = gradient.detach().clone()
+
+    def _on_done(self, edges: list[int | None]) -> Callable[..., None]:
+        def hook(outgoing: tuple[Tensor | None, ...], incoming: Any) -> None:
+            del incoming
+            for handle in self._handles:
+                handle.remove()
+            self._handles.clear()
+            self._guarded("backward", lambda: self._finish(edges, outgoing))
+            self._eager, self._came, self._clones = [], {}, Clones([], [])
+
+        return hook
+
+    def _finish(self, edges: list[int | None], outgoing: tuple[Tensor | None, ...]) -> None:
+        pairs = [
+            (position, leaf, gradient)
+            for position, gradient in zip(edges, outgoing, strict=True)
+            if position is not None and (leaf := self._clones.leaves[position]) is not None
+        ]
+        if not pairs or not self._came:
+            return
+        wanted = [position for position, _, _ in pairs]
+        with torch.no_grad():
+            compiled = [torch.zeros_like(leaf) if one is None else one.detach() for _, leaf, one in pairs]
+        with eager_runs.apart():
+            eager = gradients_of(self._eager, self._clones, self._came, wanted)
+        self._compare(eager, compiled, wanted, self._came)
+
+
+def _path(tensor: Tensor) -> Iterator[Any]:
+    """Yield the node of a tensor and those of the tensors that it is a view of."""
+    node = tensor.grad_fn
+    for _ in range(_MOST_STEPS):
+        if node is None:
+            return
+        yield node
+        if type(node).__name__ == COMPILED or not node.next_functions:
+            return
+        node = node.next_functions[0][0]
+
+
+def _edge_of(edge: tuple[Any, int], args: Sequence[Any], before: Before) -> int | None:
+    """Return the position of the input to which an edge of a node leads."""
+    node, number = edge
+    if node is None:
+        return None
+    variable = getattr(node, "variable", None)
+    for position, (value, known) in enumerate(zip(args, before.nodes, strict=True)):
+        if (variable is not None and variable is value) or (known is not None and known == (node, number)):
+            return position
+    return None
+
+
+def gradients_of(results: list[Any], clones: Clones, gradients: dict[int, Tensor], wanted: list[int]) -> list[Any]:
+    """Return the gradients of the inputs `wanted` of an eager run, zeros where there is none."""
+    used = [position for position in gradients if results[position].requires_grad]
+    leaves = [clones.leaves[position] for position in wanted]
+    found: tuple[Tensor | None, ...] = (None,) * len(leaves)
+    if used:
+        found = _autograd(
+            [results[position] for position in used],
+            [leaf for leaf in leaves if leaf is not None],
+            [gradients[position] for position in used],
+        )
+    return [torch.zeros_like(leaf) if one is None else one for one, leaf in zip(found, leaves, strict=True)]  # type: ignore[arg-type]
+
+
+def _autograd(results: list[Tensor], leaves: list[Tensor], gradients: list[Tensor]) -> tuple[Tensor | None, ...]:
+    try:
+        return torch.autograd.grad(results, leaves, gradients, allow_unused=True)
+    except (
+        AssertionError,
+        NotImplementedError,
+    ) as error:  # not every operator that can be compiled has an eager backward
+        text = (str(error).splitlines() or [""])[0]
+        raise NotComparable(f"the eager backward raised {type(error).__name__}: {text}") from None

@@ -1,0 +1,240 @@
+"""Runs the first calls of each compiled graph in eager mode too, and compares (`stepscope run --check-eager`)."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from stepscope.tracer.inductor import captured_graph, eager_runs
+from stepscope.tracer.inductor.captured_graph import CapturedGraph
+from stepscope.tracer.inductor.float64_mode import WIDER, Float64Mode, Rounding
+from stepscope.tracer.judge.backward_check import BackwardCheck, Before, gradients_of
+from stepscope.tracer.judge.clones import Clones, NotComparable, copies, with_gradients
+from stepscope.tracer.judge.comparison import MOST_DIFFERENCES, Named, References, Side, structure, values
+from stepscope.tracer.schema.gaps import Skipped
+from stepscope.tracer.schema.layer_checks import LayerCheck, TensorDifference
+from stepscope.tracer.schema.record import Record
+
+ROUNDINGS: tuple[tuple[Rounding, int], ...] = (("random", 1), ("up", 0), ("down", 0), ("random", 2), ("random", 3))
+"""The perturbed runs, in the order in which they are made, with their seeds."""
+RANDOM = "it draws random numbers, and compiled code draws others than eager code"
+
+
+class CheckSink(Protocol):
+    """The part of the recorder that is used here."""
+
+    @property
+    def is_on(self) -> bool: ...
+    def write(self, record: Record) -> None: ...
+    def failed(self, where: str, error: BaseException) -> None: ...
+
+
+class EagerChecks:
+    """Wraps compiled graphs so that their first calls are checked."""
+
+    def __init__(self, sink: CheckSink, calls: int) -> None:
+        self._sink, self._calls = sink, calls
+
+    def capture(self, output_graph: Any, module: Any) -> CapturedGraph | None:
+        """Keep the graph that Dynamo is about to pass to a backend. Never raises."""
+        try:
+            return captured_graph.keep(output_graph, module)
+        except Exception as error:
+            self._sink.failed("captured graph of the eager check", error)
+            return None
+
+    def checked(self, graph: CapturedGraph, compiled: Any) -> Any:
+        """Return `compiled` with its first calls checked."""
+        check = _GraphCheck(self._sink, graph, compiled, self._calls)
+
+        @functools.wraps(compiled)
+        def run(*args: Any) -> Any:
+            return check.call(args) if check.is_due else compiled(*args)
+
+        return run
+
+
+class _GraphCheck:
+    def __init__(self, sink: CheckSink, graph: CapturedGraph, compiled: Any, calls: int) -> None:
+        self._sink, self._graph, self._compiled, self._calls = sink, graph, compiled, calls
+        self._begun = 0
+        self._lock = threading.RLock()
+
+    @property
+    def is_due(self) -> bool:
+        return self._begun < self._calls and self._sink.is_on
+
+    def call(self, args: tuple[Any, ...]) -> Any:
+        """Call the compiled graph and check this call. What the compiled code raises is raised."""
+        with self._lock:
+            call, self._begun = self._begun, self._begun + 1
+        run = _EagerRun(self._sink, self._graph, call, args)
+        run.guarded("forward", run.prepare)
+        result = self._compiled(*args)
+        run.guarded("forward", lambda: run.compare(result))
+        return result
+
+
+class _EagerRun:
+    """One checked call."""
+
+    def __init__(self, sink: CheckSink, graph: CapturedGraph, call: int, args: tuple[Any, ...]) -> None:
+        self._sink, self._graph, self._call, self._args = sink, graph, call, args
+        self._pristine: list[Any] | None = None
+
+    def guarded(self, phase: Literal["forward", "backward"], function: Callable[[], None]) -> None:
+        """Call `function`; if it cannot go on, say why, and check this call no further."""
+        try:
+            function()
+        except NotComparable as reason:
+            self._give_up(phase, str(reason))
+        except Exception as error:
+            if _is_out_of_memory(error):
+                self._give_up(phase, "there is not enough memory for a second run")
+            else:
+                self._sink.failed("eager check", error)
+                self._give_up(phase, f"the comparison raised {type(error).__name__}: {_first_line(error)}")
+
+    def _give_up(self, phase: Literal["forward", "backward"], why: str) -> None:
+        self._pristine = None
+        self._write(phase, "not_compared", why, 0, [])
+
+    def prepare(self) -> None:
+        if self._graph.obstacle is not None:
+            raise NotComparable(self._graph.obstacle)
+        if eager_runs.is_recording_a_device_graph():
+            raise NotComparable("the call is being recorded into a CUDA graph")
+        self._states = eager_runs.generator_states()
+        with eager_runs.apart():
+            self._pristine = copies(self._args)
+        self._before = Before.of(self._args)
+
+    def compare(self, result: Any) -> None:
+        if self._pristine is None:
+            return
+        after = Side(list(result), list(self._args))
+        drawn = eager_runs.generator_states()
+        with eager_runs.apart(self._states):
+            clones = with_gradients(copies(self._pristine), self._before.like)
+            before = Side(self._run(clones), clones.values)
+            draws = eager_runs.generator_states()
+        if len(before.outputs) != len(after.outputs):
+            raise NotComparable("the compiled graph returns another number of outputs")
+        is_random = not eager_runs.states_equal(draws, self._states) and not (
+            self._graph.draws_alike and eager_runs.states_equal(draws, drawn)
+        )
+        named = self._named()
+        differences = structure(before, after, named)
+        off: list[TensorDifference] = []
+        if not is_random:
+            wrong, off = values(before, after, named, self._graph.eps, self._references)
+            differences = [*wrong, *differences]
+        self._conclude("forward", differences, off, len(after.results), RANDOM if is_random else None)
+        if not is_random:
+            self._watch_backward(clones, before, after)
+
+    def _watch_backward(self, clones: Clones, before: Side, after: Side) -> None:
+        if not any(leaf is not None for leaf in clones.leaves):
+            return
+        if eager_runs.traces_backward():
+            raise NotComparable("compiled autograd traces the backward")
+        check = BackwardCheck(self._before, clones, before.results, self._compare_gradients, self.guarded)
+        check.watch(after.results, self._args)
+
+    def _compare_gradients(
+        self, eager: list[Any], compiled: list[Any], wanted: list[int], gradients: dict[int, Tensor]
+    ) -> None:
+        """Compare gradients of the inputs `wanted`, given those of the results by position."""
+
+        def references(count: int) -> References:
+            runs = [self._gradients_in_float64(mode, wanted, gradients) for mode in self._modes(count)]
+            return References(runs[0], runs[1:])
+
+        named = Named([f"gradient of {self._graph.inputs[position]}" for position in wanted])
+        before, after = Side([], eager), Side([], compiled)
+        differences = structure(before, after, named)
+        wrong, off = values(before, after, named, self._graph.eps, references)
+        self._conclude("backward", [*wrong, *differences], off, len(wanted), None)
+
+    # Runs in float64.
+
+    def _modes(self, count: int) -> list[Float64Mode]:
+        return [Float64Mode(), *(Float64Mode(kind, self._graph.eps, seed) for kind, seed in ROUNDINGS[:count])]
+
+    def _references(self, count: int) -> References:
+        runs = [self._in_float64(mode)[1].results for mode in self._modes(count)]
+        return References(runs[0], runs[1:])
+
+    def _in_float64(self, mode: Float64Mode) -> tuple[Clones, Side]:
+        assert self._pristine is not None
+        with eager_runs.apart(self._states):
+            clones = with_gradients(mode.moved_inputs(copies(self._pristine, WIDER)), self._before.like)
+            with mode:
+                return clones, Side(self._run(clones), clones.values)
+
+    def _gradients_in_float64(self, mode: Float64Mode, wanted: list[int], gradients: dict[int, Tensor]) -> list[Any]:
+        with torch.enable_grad():
+            clones, side = self._in_float64(mode)
+        wide = {at: one.to(WIDER.get(one.dtype, one.dtype)) for at, one in gradients.items()}
+        with eager_runs.apart(self._states), mode:
+            return gradients_of(side.results, clones, wide, wanted)
+
+    def _run(self, clones: Clones) -> list[Any]:
+        try:
+            return list(self._graph.module(*clones.values))
+        except Exception as error:  # not every operator that can be compiled runs in eager mode
+            if _is_out_of_memory(error):
+                raise
+            raise NotComparable(f"the eager run raised {type(error).__name__}: {_first_line(error)}") from None
+
+    # Records.
+
+    def _named(self) -> Named:
+        outputs = [f"output {position}" for position in range(len(self._graph.output_lines))]
+        inputs = [f"input {name} after the call" for name in self._graph.inputs]
+        return Named([*outputs, *inputs], [*self._graph.output_lines, *self._graph.input_lines])
+
+    def _conclude(
+        self,
+        phase: Literal["forward", "backward"],
+        differences: list[TensorDifference],
+        off: list[TensorDifference],
+        tensors: int,
+        why: str | None,
+    ) -> None:
+        if differences:
+            self._write(phase, "differs", why, tensors, differences)
+        elif why is not None:
+            self._write(phase, "not_compared", why, tensors, [])
+        else:
+            self._write(phase, "eager_is_off" if off else "agrees", None, tensors, off)
+
+    def _write(
+        self, phase: Literal["forward", "backward"], verdict: Any, why: str | None, tensors: int,
+        differences: list[TensorDifference],
+    ) -> None:  # fmt: skip
+        graph = self._graph
+        if verdict == "not_compared":
+            what = f"comparison of {graph.frame.function if graph.frame else 'a graph'} with eager mode ({phase})"
+            self._sink.write(Skipped(what, why or ""))
+        self._sink.write(
+            LayerCheck(
+                graph.compile_id, self._call, phase, "eager", "compiled", verdict, why, tensors,
+                len({one.name for one in differences}), graph.frame, differences[:MOST_DIFFERENCES],
+            )
+        )  # fmt: skip
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    text = str(error)
+    is_cpu = isinstance(error, RuntimeError) and ("can't allocate memory" in text or "not enough memory" in text)
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or is_cpu
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:300]

@@ -1,0 +1,70 @@
+"""Records of comparisons between the layers of a compile; `stepscope.tracer.schema.records` names them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from stepscope.tracer.schema.process_ends import Frame
+from stepscope.tracer.schema.record import Record
+
+WhatDiffers = Literal["values", "dtype", "shape", "strides", "alias", "identity", "requires_grad"]
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """A tensor that differs between two layers."""
+
+    name: str
+    """``output 0``, ``input x after the call``, ``gradient of self.weight``."""
+    what: WhatDiffers
+    """``alias``: whether it shares memory with another tensor; ``identity``: whether it is the same tensor object."""
+    text: str
+    """The difference as a clause."""
+    dtype: str | None = None
+    shape: list[int] | None = None
+    wrong: int | None = None
+    """The number of elements that differ by more than rounding explains."""
+    elements: int | None = None
+    index: list[int] | None = None
+    """The index of the worst element."""
+    before: float | None = None
+    """The worst element in the first of the two layers."""
+    after: float | None = None
+    float64: float | None = None
+    """The worst element if the graph is computed in float64."""
+    allowed: float | None = None
+    """The error that rounding explains at the worst element; None for integers."""
+    before_error: float | None = None
+    """The relative error against float64 of the whole tensor, in the 2-norm, in the first layer."""
+    after_error: float | None = None
+    frame: Frame | None = None
+    """The line of the model that computes the tensor."""
+
+
+@dataclass(frozen=True)
+class LayerCheck(Record):
+    """A call of a compiled graph that was also computed by an earlier layer of its compile, on copies of its inputs."""
+
+    KIND: ClassVar[str] = "layer_check"
+    TABLE: ClassVar[str | None] = "layer_checks"
+
+    compile_id: str | None
+    call: int
+    """The number of the call among the calls of the graph, from 0."""
+    phase: Literal["forward", "backward"]
+    before: str
+    """The layer that the comparison takes as right: ``eager``."""
+    after: str
+    """The layer that is compared with it: ``compiled``."""
+    verdict: Literal["agrees", "eager_is_off", "differs", "not_compared"]
+    """``eager_is_off``: float64 agrees with the later layer, and the first one is visibly off."""
+    why: str | None
+    """The reason for which values were not compared, as a clause; None if they were."""
+    tensors: int
+    """The number of tensors that were compared: outputs and inputs, or gradients."""
+    differing: int
+    """The number of tensors that differ; `differences` has the first of them."""
+    frame: Frame | None
+    """The function of the model that Dynamo captured."""
+    differences: list[TensorDifference] = field(default_factory=list)

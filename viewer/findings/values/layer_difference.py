@@ -1,0 +1,105 @@
+"""A compiled graph and the same graph in eager mode, on copies of the same inputs, gave results that rounding does not
+explain: other values, dtypes or shapes, a change of an input that is missing or wrong, or tensors that share memory in
+one and not in the other. The error against float64 decides: the compiled one is held against that of eager mode and
+against the effect of rounding errors after every operation. Differences of strides alone, or of requires_grad, are
+warnings. It is information only if float64 agrees with the compiled result, so that eager mode is the one that is off.
+There is one finding per compiled graph and direction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, compile_page, grouped, rule_of
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.text.formats import basename, format_count, plural
+from stepscope.viewer.values.queries.layer_checks import LayerCheckRow, layer_checks
+
+SUMMARY = "A compiled graph and eager mode gave different results"
+
+_MILD = ("strides", "requires_grad")
+_NUMBERS = ("index", "before", "after", "float64", "allowed", "before_error", "after_error", "wrong", "elements")
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding per compiled graph, direction and verdict."""
+    rows = [row for row in layer_checks(evidence.trace) if row.verdict in ("differs", "eager_is_off")]
+    return [_finding(group) for group in grouped(rows, lambda row: (row.log, row.compile_id, row.phase, row.verdict))]
+
+
+def _finding(group: list[LayerCheckRow]) -> Timed:
+    row = group[0]
+    worst = _worst(row)
+    is_mild = all(one["what"] in _MILD for one in row.differences)
+    is_off = row.verdict == "eager_is_off"
+    severity: Any = "info" if is_off else "warning" if is_mild else "critical"
+    frame = worst.get("frame")
+    return row.time_unix_ns or 0, Finding(
+        kind="layer_difference",
+        severity=severity,
+        title=_rounding(row, worst) if is_off else f"{_subject(row)} differs from {row.before}: {_said(worst)}",
+        proof=[line for line in (_values(worst, row), _others(row, worst)) if line],
+        rule=rule_of(__doc__),
+        evidence={
+            "layers": [row.before, row.after],
+            "phase": row.phase,
+            "tensor": worst["name"],
+            "what": worst["what"],
+            "dtype": worst.get("dtype"),
+            "shape": worst.get("shape"),
+            **{name: worst.get(name) for name in _NUMBERS},
+            "differing": [f"{one['name']}: {one['text']}" for one in row.differences[:MOST_EXAMPLES]],
+            "tensors": row.tensors,
+            "calls": [one.call for one in group][:MOST_EXAMPLES],
+            "not_compared": row.why,
+            "compile_id": row.compile_id,
+        },
+        page=compile_page(row.log, row.compile_id) if row.compile_id else "/",
+        rank=row.rank,
+        source=SourceLine(**frame) if frame else row.frame,
+        log=row.log,
+    )
+
+
+def _worst(row: LayerCheckRow) -> dict[str, Any]:
+    """Return the first difference of values; if there is none, the first that is not mild."""
+    ranked = sorted(row.differences, key=lambda one: (one["what"] != "values", one["what"] in _MILD))
+    return ranked[0] if ranked else {"name": "", "what": "values", "text": ""}
+
+
+def _subject(row: LayerCheckRow) -> str:
+    name = f" {row.frame.function} ({basename(row.frame.file)}:{row.frame.line})" if row.frame else ""
+    return f"{row.after.capitalize()}{name}"
+
+
+def _said(worst: dict[str, Any]) -> str:
+    if worst["what"] != "values":
+        return f"{worst['name']}, {worst['text']}"
+    return f"{worst['name']}, {worst['wrong']:,} of {format_count(worst['elements'])} elements"
+
+
+def _rounding(row: LayerCheckRow, worst: dict[str, Any]) -> str:
+    ours, theirs = worst.get("after_error"), worst.get("before_error")
+    off = f"is off by {theirs:.0e}" if isinstance(worst.get("before"), float) and theirs else "is not finite"
+    agrees = f" to {ours:.0e}" if ours else ""
+    return f"{_subject(row)} agrees with float64{agrees}, {row.before} {off}: rounding, not a compiler error"
+
+
+def _values(worst: dict[str, Any], row: LayerCheckRow) -> str:
+    if worst["what"] != "values" or worst.get("after") is None:
+        return ""
+    at = f"at {worst['index']} of {worst['name']}: " if worst.get("index") else f"{worst['name']}: "
+    numbers = f"{row.after} {_number(worst['after'])}, {row.before} {_number(worst['before'])}"
+    allowed = f" (allowed error {worst['allowed']:.1e})" if worst.get("allowed") else ""
+    return f"{at}{numbers}, float64 {_number(worst['float64'])}{allowed}"
+
+
+def _others(row: LayerCheckRow, worst: dict[str, Any]) -> str:
+    others = [one for one in row.differences if one is not worst]
+    if not others:
+        return ""
+    return f"{plural(len(others), 'other difference')}: {others[0]['name']}, {others[0]['text']}"
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.6g}"
