@@ -19,9 +19,10 @@ import orjson
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.inductor import compat, private_names, structured_log
 from stepscope.tracer.inductor.failed_compiles import FailedCompiles
-from stepscope.tracer.inductor.plain_graphs import GraphChecks, PlainGraphs
+from stepscope.tracer.inductor.plain_graphs import PlainGraphs
 from stepscope.tracer.inductor.sources import provenance
 from stepscope.tracer.inductor.wrapper_hook import WrapperHook
+from stepscope.tracer.judge.checks import checks_of
 from stepscope.tracer.judge.judge import Judge
 from stepscope.tracer.log.launch_ring import LaunchRing
 from stepscope.tracer.log.run_log import RunLog, reason_of
@@ -73,7 +74,7 @@ class Recorder(ContextDecorator):
         self._whole_calls = WholeCalls(lambda begins: self.guarded("steps", self._steps.on_whole_call, begins))
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
         self._hook: WrapperHook | None = None
-        self._plain = PlainGraphs(self, lambda: next(self._graph_numbers), self._checks())
+        self._plain = PlainGraphs(self, lambda: next(self._graph_numbers), checks_of(self.config, self))
         self._parts = self._plain, self._whole_calls, FailedCompiles(self)
         self._optimizer_hook: Any = None
         self._process_exit = ProcessExit(
@@ -105,13 +106,6 @@ class Recorder(ContextDecorator):
     def _opening(self, forked: bool) -> tuple[Run, list[bytes]]:
         """Return the first records of a log."""
         return run_record(environment_number("RANK"), self.config, forked=forked), structured_log.known_strings()
-
-    def _checks(self) -> GraphChecks | None:
-        if not self.config.check_eager:
-            return None
-        from stepscope.tracer.judge.eager_check import EagerChecks  # it imports torch
-
-        return EagerChecks(self, self.config.check_eager)
 
     def _new_ring(self) -> tuple[LaunchRing, DeviceMarks]:
         ring = LaunchRing(self._log.begin, lambda why: self.skipped(Skipped("launches in flight", why)))

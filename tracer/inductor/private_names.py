@@ -94,6 +94,7 @@ PRIVATE_NAMES = (
     PrivateName("torch._C._cuda_isCurrentStreamCapturing", "fast queries about the capture of CUDA graphs"),
     PrivateName("torch.utils._python_dispatch.TorchDispatchMode", _EAGER),
     PrivateName("torch._decomp.decomposition_table", _EAGER),
+    PrivateName("torch.utils._pytree.tree_map", _EAGER),
     PrivateName("torch._dynamo.compiled_autograd.compiled_autograd_enabled", _EAGER),
     PrivateName("torch._inductor.config.fallback_random", _EAGER),
     PrivateName("torch.Tensor._use_count", "which inputs are expected to be freed", since="2.13"),

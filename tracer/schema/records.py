@@ -28,11 +28,9 @@ from stepscope.tracer.schema import (
 from stepscope.tracer.schema.machine import Machine
 from stepscope.tracer.schema.record import Record, records_of
 
-<<<<<<< HEAD
-_MODULES = (graphs, launches, steps, scalars, values, statistics, judging, memory, gaps, process_ends)
-=======
-_MODULES = (graphs, launches, steps, scalars, values, statistics, memory, gaps, process_ends, layer_checks)
->>>>>>> cd7c8546 (Compare compiled graphs with eager mode (--check-eager))
+_MODULES = (
+    graphs, launches, steps, scalars, values, statistics, judging, layer_checks, memory, gaps, process_ends,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,9 @@ if TYPE_CHECKING:
     from stepscope.viewer.store.trace import Trace
 
 _OF_RECORDERS = (
-<<<<<<< HEAD
-    "judged.wrong_kernel", "judged.clobbered_input", "judged.eager_rounding",
+    "judged.wrong_kernel", "judged.clobbered_input", "judged.eager_rounding", "judged.layer_difference",
     "values.nonfinite", "values.uninitialised_read", "values.storage_overlap", "values.changed_without_writer",
     "values.exploding_values", "values.parameter_jump", "values.lost_update", "values.dead_activation",
-=======
-    "values.layer_difference", "values.nonfinite", "values.uninitialised_read", "values.storage_overlap",
-    "values.changed_without_writer",
->>>>>>> cd7c8546 (Compare compiled graphs with eager mode (--check-eager))
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
     "crash.crash", "crash.exception", "logs.not_recorded",
 )  # fmt: skip

@@ -182,7 +182,6 @@ CREATE TABLE uncaught_exceptions (
     log BIGINT, time_unix_ns BIGINT, type VARCHAR, text VARCHAR,
     frames VARCHAR                   -- JSON list of {file, line, function, code}, outermost first
 );
-<<<<<<< HEAD
 -- What the judge found in calls whose launches it recomputed. `call`, `graph` and `site` are numbers of the log, and
 -- `launch` is a position in the call. Lists are JSON.
 CREATE TABLE judged_calls (
@@ -204,7 +203,7 @@ CREATE TABLE clobbered_inputs (
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, call BIGINT, step BIGINT, launch BIGINT, site BIGINT,
     buffer VARCHAR, is_written BOOLEAN,
     producer BIGINT, writer BIGINT   -- positions of launches in the call
-=======
+);
 -- Calls of compiled graphs that were compared with an earlier layer of their compile.
 CREATE TABLE layer_checks (
     log BIGINT, time_unix_ns BIGINT, compile_id VARCHAR, call BIGINT, phase VARCHAR,
@@ -213,7 +212,6 @@ CREATE TABLE layer_checks (
     why VARCHAR, tensors BIGINT, differing BIGINT,
     frame VARCHAR,                   -- JSON {file, line, function, code}
     differences VARCHAR              -- JSON list of {name, what, text, wrong, elements, index, before, after, float64, ...}
->>>>>>> cd7c8546 (Compare compiled graphs with eager mode (--check-eager))
 );
 CREATE TABLE device_errors (log BIGINT, text VARCHAR);   -- the error of a device when the recording ended
 -- The statistics of a tensor before or after a launch. Each version of a buffer is read once; `arguments.version_*`

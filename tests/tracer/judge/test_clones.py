@@ -57,7 +57,9 @@ def test_gradients_reach_the_leaves(is_leaf: bool) -> None:
     original = value if is_leaf else value * 2
     clones = with_gradients(copies([original, torch.ones(3)]), [original, None])
     changed = clones.values[0] if is_leaf else clones.values[0].mul_(3)  # a leaf may not be changed in place
-    (gradient,) = torch.autograd.grad((changed * clones.values[1]).sum(), [clones.leaves[0]])  # type: ignore[list-item]
+    leaf = clones.leaves[0]
+    assert leaf is not None
+    (gradient,) = torch.autograd.grad((changed * clones.values[1]).sum(), leaf)
     assert gradient.tolist() == [1, 1, 1] if is_leaf else [3, 3, 3]
     assert clones.leaves[1] is None
 

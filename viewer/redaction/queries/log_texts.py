@@ -34,14 +34,8 @@ _COLUMNS = {
     ),
     "source": (
         "compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames", "layer_checks.frame",
-        "layer_checks.differences",
+        "layer_checks.differences", "judged_buffers.source",
     ),
-<<<<<<< HEAD
-    "source": (
-        "compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames", "judged_buffers.source",
-    ),
-=======
->>>>>>> cd7c8546 (Compare compiled graphs with eager mode (--check-eager))
 }  # fmt: skip
 _KIND_OF_KEY = {"file": "paths", "function": "names", "code": "source"}
 _LITERAL = re.compile(r"(['\"])((?:(?!\1)[^\\\n]|\\.){4,200})\1")
