@@ -30,7 +30,7 @@ from stepscope.tracer.runtime.stats.snapshots import (
 
 ROW_BYTES = 8 * ROW_WORDS
 EAGER_ROWS, GRAPH_ROWS = 1536, 5120
-"""Numbers of rows for eager readings and for CUDA graphs, 936 KiB in total."""
+"""Numbers of rows for eager readings and for CUDA graphs, 988 KiB in total."""
 MOST_EXTENT = 256
 BUFFERS = 4
 NOT_SEEN = "the start of its CUDA graph capture was not seen"

@@ -18,6 +18,7 @@ import triton
 from triton import language as tl
 
 from stepscope.tracer.runtime.stats import cuda_rows as layout
+from stepscope.tracer.runtime.stats.cuda_digest import element_sums
 from stepscope.tracer.runtime.stats.cuda_elements import limits, order, raw, value
 from stepscope.tracer.runtime.stats.cuda_fast import read_fast
 
@@ -25,6 +26,8 @@ F64 = tl.constexpr(layout.F64)
 ROW_WORDS, UNIT_LOG = tl.constexpr(layout.ROW_WORDS), tl.constexpr(layout.UNIT_LOG)
 COUNT_BITS, DIMENSIONS = tl.constexpr(layout.COUNT_BITS), tl.constexpr(layout.DIMENSIONS)
 STRIDED, PITCHED = tl.constexpr(layout.STRIDED), tl.constexpr(layout.PITCHED)
+ORDER = tl.constexpr(layout.TABLE_WORDS - 1)
+NO_DIGEST, EXPANDED = tl.constexpr(layout.NO_DIGEST), tl.constexpr(layout.EXPANDED)
 TABLE_BYTES = tl.constexpr(8 * layout.TABLE_WORDS)
 BIG, SHRINK, GROW = tl.constexpr(2.0**400), tl.constexpr(2.0**-600), tl.constexpr(2.0**600)
 TILE, LANE_BITS = tl.constexpr(512), tl.constexpr(10)  # a lane sees at most MOST_UNITS * UNIT / TILE elements
@@ -38,8 +41,8 @@ def _now():
 
 
 @triton.jit
-def _merge_exact(s0, q0, n0, x0, a0, b0, f0, s1, q1, n1, x1, a1, b1, f1):
-    return s0 + s1, q0 + q1, tl.minimum(n0, n1), tl.maximum(x0, x1), a0 + a1, b0 + b1, tl.minimum(f0, f1)
+def _merge_exact(s0, q0, n0, x0, a0, b0, f0, d0, s1, q1, n1, x1, a1, b1, f1, d1):
+    return s0 + s1, q0 + q1, tl.minimum(n0, n1), tl.maximum(x0, x1), a0 + a1, b0 + b1, tl.minimum(f0, f1), d0 + d1
 
 
 @triton.jit
@@ -83,6 +86,7 @@ def _exact(
     bad_counts = tl.zeros((TILE,), tl.int32)
     other_counts = tl.zeros((TILE,), tl.int32)
     first = tl.full((TILE,), MOST, tl.int64)
+    digest = tl.zeros((TILE,), tl.int64)
     lane = tl.arange(0, TILE).to(tl.int64)
     for start in range(0, amount, TILE):
         i = start + lane
@@ -96,7 +100,9 @@ def _exact(
             if form != 0:
                 placed, logical = _places(tl.where(inside, index, 0), table)
                 offset = tl.where(form >= STRIDED, placed, index)
-        x, rank = value(raw(address, size_log, offset, inside), kind, size_log)
+        bits = raw(address, size_log, offset, inside)
+        digest += tl.where(inside, element_sums(bits, index, size_log), 0)
+        x, rank = value(bits, kind, size_log)
         size = tl.abs(x)
         finite = inside & (size < INFINITY)
         bad = inside & (finite == 0)
@@ -122,8 +128,8 @@ def _exact(
         else:
             q += d * d
         s += d
-    s_, q_, low_, high_, bad_, other_, first_ = tl.reduce(
-        (s, q, low, high, _widened(bad_counts), _widened(other_counts), first), 0, _merge_exact
+    s_, q_, low_, high_, bad_, other_, first_, digest_ = tl.reduce(
+        (s, q, low, high, _widened(bad_counts), _widened(other_counts), first, digest), 0, _merge_exact
     )
     if WIDE:
         sb_, qb_, qs_ = tl.reduce((sb, qb, qs), 0, _merge_sums)
@@ -131,7 +137,7 @@ def _exact(
         sb_ = tl.full((), 0.0, tl.float64)
         qb_ = sb_
         qs_ = sb_
-    return s_, q_, sb_, qb_, qs_, low_, high_, bad_, other_, first_
+    return s_, q_, sb_, qb_, qs_, low_, high_, bad_, other_, first_, digest_
 
 
 @triton.jit
@@ -184,6 +190,7 @@ def read_part(
     bad_counts = tl.full((), 0, tl.int64)
     other_counts = tl.full((), 0, tl.int64)
     first = tl.full((), MOST, tl.int64)
+    digest = tl.full((), 0, tl.int64)
     plain = False
     entries = (table + index * TABLE_BYTES).to(tl.pointer_type(tl.int64))
     start = address + (head << size_log)
@@ -192,15 +199,15 @@ def read_part(
         unit = first_unit * step
         if VIEWS:
             if form == PITCHED:
-                plain, middle, s4, q4, low4, high4, zeros, smalls = read_fast(
+                plain, middle, s4, q4, low4, high4, zeros, smalls, digest = read_fast(
                     start, unit, count, step, entries, kind, PACKED, True
                 )
             else:
-                plain, middle, s4, q4, low4, high4, zeros, smalls = read_fast(
+                plain, middle, s4, q4, low4, high4, zeros, smalls, digest = read_fast(
                     start, unit, count, step, entries, kind, PACKED, False
                 )
         else:
-            plain, middle, s4, q4, low4, high4, zeros, smalls = read_fast(
+            plain, middle, s4, q4, low4, high4, zeros, smalls, digest = read_fast(
                 start, unit, count, step, entries, kind, PACKED, False
             )
         if plain:
@@ -212,23 +219,31 @@ def read_part(
             other_counts = zeros.to(tl.int64) | ((smalls - zeros).to(tl.int64) << (2 * COUNT_BITS))
     if (plain == 0) & (amount > 0):
         if kind == F64:
-            s, q, sb, qb, qs, low, high, bad_counts, other_counts, first = _exact(
+            s, q, sb, qb, qs, low, high, bad_counts, other_counts, first, digest = _exact(
                 address, plan, entries, amount, head, gap, first_unit, step, unit_log, zero_point, VIEWS, True
             )
         else:
-            s, q, sb, qb, qs, low, high, bad_counts, other_counts, first = _exact(
+            s, q, sb, qb, qs, low, high, bad_counts, other_counts, first, digest = _exact(
                 address, plan, entries, amount, head, gap, first_unit, step, unit_log, zero_point, VIEWS, False
             )
 
+    # Units in memory are those of the tensor only if it begins at a multiple of 16 bytes.
+    no_digest = tl.where((head > 0) & (units > 0) & (kind < F64), NO_DIGEST, 0)
+    if VIEWS:  # noqa: SIM102
+        if part == 0:
+            order_number = tl.load(entries + ORDER)
+            no_digest = tl.where(order_number == EXPANDED, NO_DIGEST, no_digest)
+            digest += order_number
     _add_row(
-        slots + index * (8 * ROW_WORDS), kind, part, tl.where(step > 1, gap, numel), zero_point, amount, s, q, sb, qb,
-        qs, low, high, bad_counts, other_counts, first, begin,
+        slots + index * (8 * ROW_WORDS), kind | no_digest, part, tl.where(step > 1, gap, numel), zero_point, amount, s,
+        q, sb, qb, qs, low, high, bad_counts, other_counts, first, digest, begin,
     )  # fmt: skip
 
 
 @triton.jit
 def _add_row(
-    base, kind, part, looked_at, zero_point, amount, s, q, sb, qb, qs, low, high, bad_counts, other_counts, first, begin
+    base, kind, part, looked_at, zero_point, amount, s, q, sb, qb, qs, low, high, bad_counts, other_counts, first,
+    digest, begin,
 ):  # fmt: skip
     row = base.to(tl.pointer_type(tl.int64))
     sums = base.to(tl.pointer_type(tl.float64))
@@ -242,7 +257,8 @@ def _add_row(
         # Rows begin as zeros, so the minimum is the complement of the maximum of complements.
         tl.atomic_max(orders + 12, (high ^ LEAST).to(tl.uint64), sem="relaxed")
         tl.atomic_max(orders + 13, (low ^ MOST).to(tl.uint64), sem="relaxed")
-    if kind == F64:
+    tl.atomic_add(row + 18, digest, sem="relaxed")
+    if (kind & 31) == F64:
         tl.atomic_add(sums + 2, sb, mask=sb != 0, sem="relaxed")
         tl.atomic_add(sums + 3, qb, mask=qb != 0, sem="relaxed")
         tl.atomic_add(sums + 4, qs, mask=qs != 0, sem="relaxed")

@@ -1,6 +1,6 @@
 """Data formats shared by the CUDA kernels and the host: kinds of elements, plans, views, rows of partial results.
 
-A row is 18 words of 64 bits. All words are defined so that 0 is their initial value:
+A row is 19 words of 64 bits. All words are defined so that 0 is their initial value:
 
 ====  ======================================================================================================
 word  contents
@@ -12,8 +12,9 @@ word  contents
 6-11  counts in the order of `COUNTS`: NaN, +infinity, -infinity, zero, near overflow, subnormal
 12    maximum as an unsigned rank; 13: the complement of the rank of the minimum
 14    2**63 - 1 minus the flat index of the first NaN or infinity
-15    number of elements read, times 256, plus the kind
+15    number of elements read, times 256, plus the kind, plus 32 if there is no digest (`NO_DIGEST`)
 16    2**63 - 1 minus the time (ns) at which the first program began; 17: the time at which the last one ended
+18    the sum of the digest (`digest`), with the number for the order
 ====  ======================================================================================================
 """
 
@@ -27,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.tracer.runtime.stats import ROW
+from stepscope.tracer.runtime.stats.digest import BYTES_FACTOR, UNKNOWN, order_of, signed
 from stepscope.tracer.schema.statistics import COUNTS
 
 F32, BF16, F16, F64, E4M3, E5M2, E4M3Z, E5M2Z, E8M0 = range(9)
@@ -40,7 +42,8 @@ KINDS = {
 }  # fmt: skip
 """Kind and size in bytes of each dtype that can be read."""
 
-ROW_WORDS = 18
+ROW_WORDS = 19
+NO_DIGEST = 32
 COUNT_WORDS = (6, 7, 8, 9, 10, 11)
 UNIT_LOG = 13
 UNIT = 1 << UNIT_LOG
@@ -58,13 +61,17 @@ equal distances (`pieces`), such as q, k and v of one matrix product."""
 VECTOR = 16
 """Size in bytes of what a thread loads at once."""
 PIECE_WORDS = 4
-TABLE_WORDS = 3 * DIMENSIONS + PIECE_WORDS
-"""Words of a tensor in the table of views: `view_table`, then `pieces`."""
+TABLE_WORDS = 3 * DIMENSIONS + PIECE_WORDS + 1
+"""Words of a tensor in the table of views: dimensions, `pieces`, and `digest.order_of` or `EXPANDED`."""
+EXPANDED = -1
 WARPS = 8
 FLAG_WORDS = 64
 COPY_WORDS = 1024
 SHRINK = np.longdouble(2) ** 600
 _TOP = 2**63 - 1
+_SIZES = np.zeros(32, np.int64)
+for _kind, _size in KINDS.values():
+    _SIZES[_kind] = _size
 
 
 def plan(kind: int, size: int, form: int, first: int, per: int, step: int) -> int:
@@ -112,9 +119,9 @@ def sample_step(numel: int, size: int, most_bytes: int | None) -> int:
 def view_table(shape: Sequence[int], stride: Sequence[int], size: int) -> tuple[int, list[int]] | None:
     """Return the form of a view whose elements have `size` bytes, and the `TABLE_WORDS` of one that is not contiguous.
 
-    They are (size, stride, row-major stride) of each dimension, and `pieces`. Dimensions are in the order of
-    `_dimensions` and merged if possible; the table is padded in front with dimensions of size 1. Returns None if more
-    dimensions are left than the kernel takes.
+    They are (size, stride, row-major stride) of each dimension, `pieces`, and the number for the order. Dimensions are
+    in the order of `_dimensions` and merged if possible; the table is padded in front with dimensions of size 1.
+    Returns None if more dimensions are left than the kernel takes.
     """
     dims = _dimensions(shape, stride)
     joined: list[tuple[int, int, int]] = []
@@ -136,7 +143,8 @@ def view_table(shape: Sequence[int], stride: Sequence[int], size: int) -> tuple[
     found = pieces(dims, size) if form == STRIDED else None
     padded = [(1, 0, 0)] * (DIMENSIONS - len(joined)) + joined
     table = [number for dim in padded for number in dim]
-    return (form, [*table, *[0] * PIECE_WORDS]) if found is None else (PITCHED, [*table, *found])
+    order = EXPANDED if any(step == 0 for _, step, _ in dims) else signed(order_of(shape, stride))
+    return (form if found is None else PITCHED), [*table, *(found or [0] * PIECE_WORDS), order]
 
 
 def _dimensions(shape: Sequence[int], stride: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -173,7 +181,8 @@ def finish(words: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     rows = np.zeros(len(words), ROW)
     for name, word in zip(COUNTS, COUNT_WORDS, strict=True):
         rows[name] = words[:, word]
-    kind, n = words[:, 15] & 255, words[:, 15] >> 8
+    kind, n = words[:, 15] & 31, words[:, 15] >> 8
+    rows["digest"] = _digests(words, kind, n)
     rows["first_bad"] = -1
     if (words[:, 6] | words[:, 7] | words[:, 8]).any():  # rare, and the program waits for this code
         bad = rows["nan"] + rows["positive_infinity"] + rows["negative_infinity"]
@@ -182,6 +191,14 @@ def finish(words: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     _range(rows, words, kind, n)
     _moments(rows, words.view(np.float64), kind, n)
     return rows
+
+
+def _digests(
+    words: npt.NDArray[np.int64], kind: npt.NDArray[np.int64], n: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint64]:
+    sums = words[:, 18].astype(np.uint64) + (n * _SIZES[kind] + 1).astype(np.uint64) * np.uint64(BYTES_FACTOR)
+    unknown = (words[:, 17] == 0) | (words[:, 15] & NO_DIGEST != 0)
+    return np.where(unknown, np.uint64(UNKNOWN), np.maximum(sums, np.uint64(1)))
 
 
 def _range(

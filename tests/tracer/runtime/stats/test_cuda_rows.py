@@ -36,7 +36,7 @@ def offsets_by_dimensions(table: list[int], numel: int) -> list[tuple[int, int]]
 
 
 def offsets_by_pieces(table: list[int], numel: int, itemsize: int) -> list[int]:
-    in_piece, group, pitch, group_pitch = table[3 * DIMENSIONS :]
+    in_piece, group, pitch, group_pitch = table[3 * DIMENSIONS : -1]
     found: list[int] = []
     for vector in range(numel * itemsize // VECTOR):
         piece, within = divmod(vector, in_piece)
@@ -84,7 +84,7 @@ def test_every_element_is_read_once_in_one_order(view: torch.Tensor, itemsize: i
 def test_forms_of_views_of_a_transformer() -> None:
     q, k, _ = torch.zeros(4, 16, 3, 8, 64).permute(2, 0, 3, 1, 4).unbind(0)
     assert view_table(q.shape, q.stride(), 4)[0] == PITCHED  # type: ignore[index]
-    assert view_table(k.shape, k.stride(), 2)[1][3 * DIMENSIONS :] == [64, 64, 192, 0]  # type: ignore[index]
+    assert view_table(k.shape, k.stride(), 2)[1][3 * DIMENSIONS : -1] == [64, 64, 192, 0]  # type: ignore[index]
     mask = torch.zeros(4, 1, 16, 32).expand(4, 8, 16, 32)
     assert view_table(mask.shape, mask.stride(), 4)[0] == PITCHED  # type: ignore[index]
     weight = torch.zeros(64, 32).T
