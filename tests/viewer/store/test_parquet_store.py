@@ -65,6 +65,7 @@ def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """How the tables of a STORE are read: as views as if they were large, or as copies."""
     if request.param == "views":
         monkeypatch.setattr(views, "_MOST_COPIED_BYTES", -1)
+        monkeypatch.setattr(views, "_COPIED_BYTES_EACH", -1)
     return str(request.param)
 
 

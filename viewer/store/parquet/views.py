@@ -32,6 +32,9 @@ PROTOCOL = "stepscope"
 _BLOCK = 16_384
 _MOST_COPIED_BYTES = 1 << 20
 """Size of the files of a table up to which it is copied."""
+_COPIED_BYTES_EACH = 1 << 13
+"""Mean size of the files of a table up to which it is copied, however many they are: such a file is mostly its footer,
+and reading the footers of thousands of ranks again takes seconds in each query."""
 _MISSING = Source(Path("–"), Path("–"), 0, 0)
 """Placeholder for a log that is not in the STORE."""
 
@@ -163,10 +166,10 @@ def connect_store(store: Store, views: Path = IN_MEMORY) -> duckdb.DuckDBPyConne
     connection.execute("SET parquet_metadata_cache = true")
     if views == IN_MEMORY:
         connection.execute(f"ATTACH ':memory:' AS {NAME}")
-        _write_views(connection, NAME, store, most_copied=-1)
+        _write_views(connection, NAME, store, with_copies=False)
     else:
         connection.execute(f"ATTACH {quoted(views)} AS building (BLOCK_SIZE {_BLOCK})")
-        _write_views(connection, "building", store, most_copied=_MOST_COPIED_BYTES)
+        _write_views(connection, "building", store, with_copies=True)
         connection.execute(f"DETACH building; ATTACH {quoted(views)} AS {NAME} (READ_ONLY)")
     connection.execute(f"USE {NAME}; SET allowed_directories = ['{PROTOCOL}://']")
     return connection
@@ -246,10 +249,10 @@ class _TableFile:
             self._file.close()
 
 
-def _write_views(connection: duckdb.DuckDBPyConnection, database: str, store: Store, most_copied: int) -> None:
+def _write_views(connection: duckdb.DuckDBPyConnection, database: str, store: Store, with_copies: bool) -> None:
     """Write the tables of an index: a copy or a view if any log has rows, else an empty table.
 
-    A table is copied if its files have at most `most_copied` bytes together.
+    Tables with little data are copied if `with_copies` is true.
     """
     connection.execute(f"USE {database}; BEGIN; {SCHEMA}; COMMIT")
     for table in TABLES:
@@ -257,7 +260,8 @@ def _write_views(connection: duckdb.DuckDBPyConnection, database: str, store: St
         if files:
             names = ", ".join(f"'{PROTOCOL}://{name}'" for name in files)
             query = _query(table, f"read_parquet([{names}], hive_partitioning = false)")
-            _write_table(connection, table, query, is_copied=sum(files.values()) <= most_copied)
+            is_copied = with_copies and sum(files.values()) <= max(_MOST_COPIED_BYTES, _COPIED_BYTES_EACH * len(files))
+            _write_table(connection, table, query, is_copied)
     connection.execute("USE memory")
 
 
