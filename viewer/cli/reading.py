@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -56,10 +57,12 @@ def serve(
     if follow:
         _serve_growing(trace, port, link, opens_browser)
         return
-    from stepscope.viewer.store.open_in_background import open_in_background
+    from stepscope.viewer.store.open_in_background import Building, open_in_background
     from stepscope.viewer.web import server
 
-    with open_in_background(trace, server.warm, server.ask_first) as opened:
+    opened = open_in_background(trace, server.warm, server.ask_first)
+    with nullcontext(opened) if isinstance(opened, Building) else opened:
+        Progress().clear()
         server.serve(opened, port=port, source_link=link, opens_browser=opens_browser)
 
 

@@ -113,7 +113,8 @@ class _Passed:
     total: int
 
     def __call__(self, byte: int) -> None:
-        tell(f"reading {self.total / 1e6:,.0f} MB of logs", self.before + byte, self.total)
+        done = self.before + byte
+        tell(f"reading {done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB of logs", done, self.total)
 
 
 def _read_log(

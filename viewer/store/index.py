@@ -156,7 +156,7 @@ def _write(connection: duckdb.DuckDBPyConnection, database: str, key: str, rows:
             nonlocal done
             counts[table] = counts.get(table, 0) + count
             done += count
-            tell(f"writing {total:,} rows of the index", done, total)
+            tell(f"writing {done:,} of {total:,} rows of the index", done, total)
 
         connection.execute("COMMIT")
         try:

@@ -3,21 +3,107 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+import orjson
 
 from stepscope.viewer.ingest.sources import STDIN, TracePath, trace_names
+from stepscope.viewer.ingest.watch import watched
 from stepscope.viewer.store.cache_folder import has_index
 from stepscope.viewer.store.parquet.store_marker import means_store
 
 if TYPE_CHECKING:
     from stepscope.viewer.store.trace import Trace
 
+PATIENCE_S = 1.0
+"""Time after which an index that is not there yet is waited for in the browser."""
+EVERY_S = 0.1
 
-def open_in_background(path: TracePath, get_ready: Callable[[], None], ask: Callable[[Trace], None]) -> Trace:
-    """Open a trace while `get_ready` runs; `ask` queries what is shown first meanwhile, which keeps the findings."""
+
+class HowFar(NamedTuple):
+    """What is being done for an index, how much of it is done, and how much there is to do."""
+
+    what: str = "finding the logs"
+    done: int = 0
+    total: int = 0
+
+
+class Building:
+    """An index that a child process builds. Its errors are ignored, because opening the trace raises them again."""
+
+    def __init__(self, path: TracePath, ask: Callable[[Trace], None]) -> None:
+        self.how_far = HowFar()
+        self._path = path
+        self._ended = threading.Event()
+        sys.stdout.flush()
+        reader, writer = os.pipe()
+        self._child = os.fork()
+        if self._child == 0:
+            try:
+                os.close(reader)
+                with os.fdopen(writer, "wb", buffering=0) as pipe:
+                    teller = _Teller(pipe)
+                    with watched(teller):
+                        trace = _open(path)
+                    teller("looking for what is wrong", 0, 0)
+                    ask(trace)
+                    trace.close()
+            finally:
+                os._exit(0)
+        os.close(writer)
+        threading.Thread(target=self._listen, args=(os.fdopen(reader, "rb"),), daemon=True).start()
+
+    def has_ended(self, within_s: float) -> bool:
+        return self._ended.wait(within_s)
+
+    def open(self) -> Trace:
+        """Wait for the index and open the trace. Raises StepscopeError if that is impossible."""
+        self._ended.wait()
+        return _open(self._path)
+
+    def stop(self) -> None:
+        """End the child process if it is still there."""
+        if not self._ended.is_set():
+            with suppress(ProcessLookupError):
+                os.kill(self._child, signal.SIGINT)
+            self._ended.wait()
+
+    def _listen(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            for line in pipe:
+                self.how_far = HowFar(*orjson.loads(line))
+        os.waitpid(self._child, 0)
+        self._ended.set()
+
+
+class _Teller:
+    """Writes to a pipe how far the work is."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe, self._next = pipe, 0.0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now >= self._next or done >= total:
+            self._next = now + EVERY_S
+            with suppress(OSError):  # the parent has ended
+                self._pipe.write(orjson.dumps([what, done, total], option=orjson.OPT_APPEND_NEWLINE))
+
+
+def open_in_background(
+    path: TracePath, get_ready: Callable[[], None], ask: Callable[[Trace], None]
+) -> Trace | Building:
+    """Open a trace while `get_ready` runs; `ask` queries what is shown first meanwhile, which keeps the findings.
+
+    Returns what is being built if that takes longer than `PATIENCE_S`.
+    """
     names = trace_names(path)
     if has_index(names):  # it is usually current
         with ThreadPoolExecutor(1) as thread:
@@ -27,24 +113,10 @@ def open_in_background(path: TracePath, get_ready: Callable[[], None], ask: Call
     # Standard input can be read only once, and a STORE opens fast.
     if STDIN in names or means_store(names) or not hasattr(os, "fork"):
         get_ready()
-    else:
-        _build_in_background(path, get_ready, ask)
-    return _open(path)
-
-
-def _build_in_background(path: TracePath, get_ready: Callable[[], None], ask: Callable[[Trace], None]) -> None:
-    """Build the index in a child process. Its errors are ignored, because opening the trace raises them again."""
-    sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
-        try:
-            _open_and_ask(path, ask).close()
-        finally:
-            os._exit(0)
-    try:
-        get_ready()
-    finally:
-        os.waitpid(child, 0)
+        return _open(path)
+    building = Building(path, ask)
+    get_ready()
+    return building.open() if building.has_ended(PATIENCE_S) else building
 
 
 def _open_and_ask(path: TracePath, ask: Callable[[Trace], None]) -> Trace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
+    from stepscope.viewer.store.open_in_background import Building
     from stepscope.viewer.store.trace import Trace
     from stepscope.viewer.web.follow import Current
 
@@ -25,12 +27,39 @@ DEFAULT_PORT = 8686
 
 
 def serve(
-    trace: Trace | Current, port: int = DEFAULT_PORT, source_link: str = EDITOR, *, opens_browser: bool = False
+    trace: Trace | Current | Building,
+    port: int = DEFAULT_PORT,
+    source_link: str = EDITOR,
+    *,
+    opens_browser: bool = False,
 ) -> None:
-    """Serve the trace; a free port is used for `port` 0, and if the default port is taken."""
-    import uvicorn
+    """Serve the trace; a free port is used for `port` 0, and if the default port is taken.
 
+    While the index is still being built, the pages show how far it is. Raises StepscopeError if it cannot be opened.
+    """
+    from stepscope.viewer.store.open_in_background import Building
+
+    if isinstance(trace, Building):
+        from stepscope.viewer.web.building import BuildingApp
+
+        app = BuildingApp(trace, source_link)
+        try:
+            _run(app, port, opens_browser, app.start)
+        finally:
+            app.close()
+        if app.error is not None:
+            raise app.error
+        return
     from stepscope.viewer.web.app import create_app
+
+    _run(create_app(trace, source_link), port, opens_browser)
+
+
+def _run(
+    app: ASGIApp, port: int, opens_browser: bool, start: Callable[[Callable[[], None]], None] = lambda stop: None
+) -> None:
+    """Serve until Ctrl-C, or until the function that `start` gets is called."""
+    import uvicorn
 
     with listen(port) as bound:
         number = bound.getsockname()[1]
@@ -41,7 +70,9 @@ def serve(
         if opens_browser:
             # A browser of the terminal returns only when it is closed.
             threading.Thread(target=_open_browser, args=(f"http://{HOST}:{number}/",), daemon=True).start()
-        uvicorn.Server(configure(create_app(trace, source_link))).run(sockets=[bound])
+        server = uvicorn.Server(configure(app))
+        start(lambda: setattr(server, "should_exit", True))
+        server.run(sockets=[bound])
 
 
 def _open_browser(address: str) -> None:

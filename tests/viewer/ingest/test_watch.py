@@ -34,8 +34,8 @@ def test_a_bar_of_the_bytes_of_all_logs_and_then_of_the_rows(tmp_path: Path, mon
     for rank in (0, 1):
         recorded(rank=rank, pid=100 + rank).write(tmp_path / f"stepscope_trace_rank_{rank}.log")
     text = shown(tmp_path, Terminal(), monkeypatch)
-    assert re.search(r"stepscope: reading 0 MB of logs █{12}░{12} 50%", text)
-    assert re.search(r"stepscope: writing \d+ rows of the index █+░+ \d+%", text)
+    assert re.search(r"stepscope: reading 0 of 0 MB of logs █{12}░{12} 50%", text)
+    assert re.search(r"stepscope: writing \d+ of \d+ rows of the index █+░+ \d+%", text)
     assert text.endswith("\r\x1b[K")
     assert "100%" not in text
 
