@@ -15,7 +15,7 @@ class Kept(Generic[T]):
     """Results by key, which must not be modified. Those that nobody has asked for longest are dropped first."""
 
     def __init__(self, most_bytes: int, size: Callable[[T], int]) -> None:
-        """`size` returns the bytes of a result; a result above a quarter of `most_bytes` is not kept."""
+        """`size` returns the bytes of a result; a result above half of `most_bytes` is not kept."""
         self._most_bytes, self._size = most_bytes, size
         self._lock = threading.Lock()
         self._results: OrderedDict[Hashable, T] = OrderedDict()
@@ -57,7 +57,7 @@ class Kept(Generic[T]):
 
     def _keep(self, key: Hashable, made: T) -> None:
         size = self._size(made)
-        if size > self._most_bytes // 4:
+        if size > self._most_bytes // 2:
             return
         self._results[key] = made
         self._bytes += size

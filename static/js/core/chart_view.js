@@ -6,23 +6,24 @@ import { formatTick } from "#js/core/format.js";
 import { Picture } from "#js/core/picture.js";
 
 const SLACK_PX = 4;
+const FETCH_MS = 20;
 
 /**
  * A subclass sets `rows` [{y, height}], `whole` (all data) and `data` (the data of the view), and implements
  * picture(ctx), prepare(fetched), missing(), found(row, ns, slack), lines(found) and opens(found).
- * `options`: onView(view, isWhole), onOpen(found), fetchWindow(start, end, width) or null if all data is there.
+ * `options`: onView(view, isWhole), onOpen(found), fetchWindow(start, end, width, signal) or null if all data is there.
  */
 export class ChartView extends Picture {
   origin = 0;
   /** Margin beside the range that is fitted into the view. */
   margin = 0.05;
   pointer = null;
-  tickets = new Map();
+  asked = new Map();
 
   constructor(box, options, names, label) {
     super(box, names, { role: "img", "aria-label": label });
     this.options = options;
-    this.fetchSoon = debounce(() => this.fetchDetail(), 60);
+    this.fetchSoon = debounce(() => this.fetchDetail(), FETCH_MS);
   }
 
   start() {
@@ -79,13 +80,14 @@ export class ChartView extends Picture {
     this.options.onView?.(view, view.start === bounds.start && view.end === bounds.end);
   }
 
-  /** Fetches a window; returns null if that failed or a newer window was requested. */
+  /** Fetches a window and aborts the request for an older one; returns null if that failed or a newer one was requested. */
   async fetched(wanted, fetchWindow, detail) {
-    const ticket = (this.tickets.get(fetchWindow) ?? 0) + 1;
-    this.tickets.set(fetchWindow, ticket);
+    const request = new AbortController();
+    this.asked.get(fetchWindow)?.abort();
+    this.asked.set(fetchWindow, request);
     const window = [Math.floor(this.origin + wanted.start), Math.ceil(this.origin + wanted.end)];
-    const found = await fetchWindow(...window, Math.round(this.width * this.ratio * detail));
-    return ticket === this.tickets.get(fetchWindow) ? found : null;
+    const found = await fetchWindow(...window, Math.round(this.width * this.ratio * detail), request.signal);
+    return request.signal.aborted ? null : found;
   }
 
   async fetchDetail() {

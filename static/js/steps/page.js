@@ -19,12 +19,12 @@ const detail = timeline.total_launches <= SHARP_LAUNCHES ? { width: SHARP_WIDTH 
 
 const step = mountStep(document.querySelector(".step-view"), panel, timeline, {
   root: "",
-  window: (start_ns, end_ns, width) => getJson(timelineUrl({ start_ns, end_ns, width })),
+  window: (start_ns, end_ns, width, signal) => getJson(timelineUrl({ start_ns, end_ns, width }), { signal }),
   live,
-  liveWindow: (start_ns, end_ns, width) => getJson(`/memory/live.json?${query({ start_ns, end_ns, width, device: live.device })}`),
+  liveWindow: (start_ns, end_ns, width, signal) => getJson(`/memory/live.json?${query({ start_ns, end_ns, width, device: live.device })}`, { signal }),
   marks,
   timeline: (other) => getJson(timelineUrl(detail, other)),
-  otherWindow: (other) => (start_ns, end_ns, width) => getJson(timelineUrl({ start_ns, end_ns, width }, other)),
+  otherWindow: (other) => (start_ns, end_ns, width, signal) => getJson(timelineUrl({ start_ns, end_ns, width }, other), { signal }),
   sums,
   missing: NO_LAUNCH,
   launch: (id) => getJson(`/launches/${id}.json`),

@@ -71,7 +71,7 @@ export class TimelineView extends AreaChart {
   /** Shows another step below this one, an OtherStep or null; `fetchWindow` fetches its windows by times of its log. */
   compare(other, fetchWindow = null) {
     this.other = other;
-    this.fetchOtherWindow = other && fetchWindow && ((start, end, width) => fetchWindow(start + other.offset, end + other.offset, width));
+    this.fetchOtherWindow = other && fetchWindow && ((start, end, width, signal) => fetchWindow(start + other.offset, end + other.offset, width, signal));
     this.arrange();
     this.draw();
     this.fetchSoon();

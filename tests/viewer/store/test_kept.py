@@ -26,7 +26,7 @@ def test_the_result_that_was_asked_for_longest_ago_is_dropped_first() -> None:
 
 def test_a_result_too_large_or_not_lasting_is_computed_again() -> None:
     kept = texts(40)
-    assert [kept.get("a", lambda text=text: text) for text in ("x" * 11, "y" * 11)] == ["x" * 11, "y" * 11]  # type: ignore[misc]
+    assert [kept.get("a", lambda text=text: text) for text in ("x" * 21, "y" * 21)] == ["x" * 21, "y" * 21]  # type: ignore[misc]
     assert kept.get("b", lambda: "once", lambda text: False) == "once"
     assert kept.get("b", lambda: "again") == "again"
     assert kept.get("b", lambda: "never") == "again"

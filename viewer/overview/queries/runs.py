@@ -12,6 +12,8 @@ from stepscope.viewer.overview.rows import RunRow, StepRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
+KEPT_LOGS = 16
+"""Number of logs of which an open trace keeps the steps in memory."""
 _COLUMNS = {
     "log": "l.log", "path": "path", "rank": "rank", "world_size": "world_size", "pid": "l.pid",
     "torch": "torch_version", "format_version": "format_version", "complete": "complete", "size_bytes": "size_bytes",
@@ -45,6 +47,10 @@ def has_exports(trace: Trace) -> bool:
 
 def list_steps(trace: Trace, log: int | None = None) -> list[StepRow]:
     """Return the steps of one log, or of all, in order."""
+    return [*trace.once(_list_steps, log, most=KEPT_LOGS)]
+
+
+def _list_steps(trace: Trace, log: int | None) -> list[StepRow]:
     found = sql.records(
         StepRow,
         trace,

@@ -8,35 +8,12 @@ from stepscope.viewer.graphs.queries.graphs import graph_label
 from stepscope.viewer.graphs.queries.subgraph_calls import subgraph_calls_in_step
 from stepscope.viewer.overview.queries.runs import list_steps
 from stepscope.viewer.overview.rows import StepRow
-from stepscope.viewer.steps.rows import CallRow, LaunchColumns, Span, Timeline
+from stepscope.viewer.steps.queries.step_launches import step_launches
+from stepscope.viewer.steps.rows import CallRow, Span, Timeline
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.queries.values import HEALTH_INDEX, has_values
+from stepscope.viewer.values.queries.values import has_values
 
-_WINDOW = (
-    "l.log = $log AND l.step = $step AND l.start_ns <= $stop AND l.start_ns + coalesce(l.duration_ns, 0) >= $start"
-)
-_CROWDED = f"SELECT l.thread FROM launches l WHERE {_WINDOW} GROUP BY l.thread HAVING count(*) > 2 * $width"
-# A launch that is drawn alone has a unique negative key; narrow neighbours share the key of their pixel.
-_LAUNCHES = f"""
-    WITH health AS (
-        SELECT v.launch, min({HEALTH_INDEX}) AS worst FROM value_rows v
-        WHERE v.log = $log AND v.step = $step AND v.moment = 'after' GROUP BY v.launch
-    ), shown AS (
-        SELECT l.launch, l.thread, h.worst, l.start_ns - $start AS since_ns,
-               coalesce(l.duration_ns, CASE WHEN l.returned THEN -2 ELSE -1 END) AS duration_ns,
-               CASE WHEN list_contains($crowded, l.thread) AND l.duration_ns < $pixel
-                    THEN (l.start_ns - $start) // $pixel ELSE -1 - l.launch END AS bin
-        FROM launches l LEFT JOIN health h ON h.launch = l.launch WHERE {_WINDOW}
-    ), bins AS (
-        SELECT max_by(launch, duration_ns) AS launch, thread, min(since_ns) AS since_ns,
-               max(since_ns + duration_ns) - min(since_ns) AS duration_ns, count(*) AS launches,
-               coalesce(min(worst), -1) AS worst
-        FROM shown GROUP BY thread, bin
-    )
-    SELECT b.launch, l.site, b.thread, b.since_ns, b.duration_ns, b.launches, b.worst
-    FROM bins b JOIN launches l ON l.launch = b.launch ORDER BY b.thread, b.since_ns, b.launch
-"""
 _CALLS = """
     SELECT c.call, c.graph, g.compile_id, g.phase, c.function, c.parent, c.depth, c.thread, c.start_ns, c.duration_ns,
            c.launches, c.state
@@ -69,10 +46,7 @@ def timeline(
     stop = step_end_ns if end_ns is None else min(end_ns, step_end_ns)
     stop, width = max(stop, start), max(width, 1)
     window = {"log": log, "start": start, "stop": stop}
-    pixel = max(1, (stop - start) // width)
-    crowded = [thread for (thread,) in sql.rows(trace, _CROWDED, {**window, "step": step, "width": width})]
-    launches = sql.rows(trace, _LAUNCHES, {**window, "step": step, "pixel": pixel, "crowded": crowded})
-    columns = LaunchColumns(*([list(column) for column in zip(*launches, strict=True)] or [[] for _ in range(7)]))
+    columns = step_launches(trace, row).window(start - row.start_ns, stop - row.start_ns, width)
     if not has_values(trace):
         columns.health.clear()
     calls = sql.rows(trace, _CALLS, {**window, "step": step, "most": 4 * width})
