@@ -93,14 +93,16 @@ class Asker:
     """Asks the dashboard of a trace and measures its CPU time, that of all threads."""
 
     def __init__(self, trace: Trace) -> None:
-        self._app, self._loop = create_app(trace), asyncio.new_event_loop()
+        self._app, self._loop, self._asked = create_app(trace), asyncio.new_event_loop(), 0
 
     def close(self) -> None:
         self._loop.close()
 
     def ask(self, address: str) -> tuple[float, int]:
-        """Return milliseconds of CPU and the size of the answer."""
+        """Return milliseconds of CPU and the size of the answer, which is computed anew: no two addresses are equal."""
+        self._asked += 1
         path, _, query = address.partition("?")
+        query += f"&uncached={self._asked}"
         scope: dict[str, Any] = {
             "type": "http", "method": "GET", "path": path, "query_string": query.encode(), "http_version": "1.1",
             "headers": [(b"host", b"127.0.0.1:8686")], "scheme": "http", "server": ("127.0.0.1", 8686), "root_path": "",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 KEPT_BYTES = 96 << 20
-"""Maximum size of the launches that an open trace keeps in memory: 27 bytes for each."""
+"""Maximum size of the launches that an open trace keeps in memory: about 31 bytes for each."""
 _UNKNOWN = 127
 """Health of a launch without values."""
 _LAUNCHES = """
