@@ -41,8 +41,8 @@ def test_merged_launches_are_those_of_the_index(from_part: float, to_part: float
         wanted = {"start": start, "stop": stop, "pixel": pixel, "step": 1}
         expected = sql.rows(trace, _EXPECTED, wanted)
         columns = found.launches
-        durations = dict(sql.rows(trace, "SELECT launch, duration_ns FROM launches"))
-        sites = dict(sql.rows(trace, "SELECT launch, site FROM launches"))
+        durations: dict[int, int] = dict(sql.rows(trace, "SELECT launch, duration_ns FROM launches"))
+        sites: dict[int, int] = dict(sql.rows(trace, "SELECT launch, site FROM launches"))
     assert max(columns.count) > 2
     assert len(columns.launch) < 1_000 * (to_part - from_part)
     assert expected == list(
