@@ -17,7 +17,7 @@ from stepscope.viewer.cli.commands import (
 )
 from stepscope.viewer.compare.rows import TOLERANCE
 
-_SIDE = "A trace, or one step of it: TRACE#step=3."
+_SIDE = "A trace, or a part of it: TRACE#step=3, TRACE#rank=0."
 
 
 @click.command(cls=ReadingCommand)
@@ -28,12 +28,12 @@ _SIDE = "A trace, or one step of it: TRACE#step=3."
     type=click.FloatRange(min=0),
     callback=finite,
     metavar="X",
-    default=TOLERANCE,
-    help="Take minimum, maximum, mean and standard deviation as equal up to this relative difference.",
+    help="Take tensors as equal whose minimum, maximum, mean and standard deviation differ by at most this relative "
+    f"difference. [default: equal digests, or else {TOLERANCE:g}]",
 )
 @json_option
 @latest_option
-def compare(left: str, right: str, tolerance: float, as_json: bool, latest: bool) -> None:
+def compare(left: str, right: str, tolerance: float | None, as_json: bool, latest: bool) -> None:
     """Find the first launch whose results differ between two runs. Exit with 1 if anything differs."""
     from dataclasses import replace
 

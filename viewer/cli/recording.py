@@ -152,6 +152,13 @@ FOLDER = file_option(metavar="DIR", default="stepscope_trace", help="Write the l
     "PyTorch's debug printer: launches, values or save.",
 )
 @click.option(
+    "--repeat",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Run the program N times, each time into a folder of its own, and compare the runs: the first launch that "
+    "gives other bits from the same inputs is named. Exit with 1 if anything differs.",
+)
+@click.option(
     "--crash",
     is_flag=True,
     help="If the program dies, run it again: waiting for each launch, and with the C++ stack of an exception; with "
@@ -181,6 +188,7 @@ def run(
     level: str,
     fresh_cache: bool,
     aoti: str | None,
+    repeat: int | None,
     crash: bool,
     max_runs: int,
     timeout: float | None,
@@ -199,6 +207,10 @@ def run(
         raise StepscopeError("--max-runs, --timeout and --sanitizer are for --crash: without it nothing is run again.")
     settings |= {"level": level, "save_quota_bytes": save_quota}
     settings |= {"lifetimes": "assert" if assert_lifetimes else lifetimes}
+    if repeat is not None:
+        if crash or aoti or level not in ("values", "save"):
+            raise StepscopeError("--repeat compares values: give --level values, and neither --crash nor --aoti.")
+        sys.exit(_repeat([*command], out, fresh_cache, settings, repeat))
     if crash:
         limits = {"most_runs": max_runs, "timeout_s": timeout, "with_sanitizer": sanitizer}
         sys.exit(_run_crash([*command], out, fresh_cache, settings, limits, aoti or None))
@@ -290,6 +302,27 @@ def _record(
         return run_command(command, config, fresh_cache=fresh_cache, aoti=aoti)
     except OSError as error:
         raise StepscopeError(f"The command {command[0]} cannot be run: {error.strerror}") from None
+
+
+def _repeat(command: list[str], out: Path, fresh_cache: bool, settings: Mapping[str, Any], times: int) -> int:
+    """Run the program several times, compare each run with the first, and return the exit code."""
+    need_viewer("stepscope run --repeat")
+    from stepscope.viewer.compare.compare import Wanted, compare
+    from stepscope.viewer.compare.text import render
+
+    folders = [out / f"run_{number}" for number in range(1, times + 1)]
+    for folder in folders:
+        if folder.exists():
+            raise StepscopeError(f"{folder} holds an earlier run: give another folder with --out.")
+    for folder in folders:
+        result = _record(command, folder, fresh_cache, settings)
+        if result.exit_code or not result.logs:
+            note(f"stepscope: {folder.name} ended with exit code {result.exit_code}, so the runs are not compared")
+            return result.exit_code or 1
+    found = [compare(Wanted([str(folders[0])]), Wanted([str(folder)])) for folder in folders[1:]]
+    shown = next((one for one in found if one.has_difference), found[0])
+    click.echo(render(shown))
+    return int(shown.has_difference)
 
 
 def _run_crash(

@@ -6,9 +6,10 @@ import re
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from stepscope.viewer.compare.queries.facts import kernel_facts, run_facts
-from stepscope.viewer.compare.queries.pairs import Pairs, has_step, match, match_logs, side_of
+from stepscope.viewer.compare.queries.pairs import Pairs, has_rank, has_step, match, match_logs, side_of
 from stepscope.viewer.compare.queries.values import Values
 from stepscope.viewer.compare.rows import (
     FORMAT,
@@ -17,16 +18,18 @@ from stepscope.viewer.compare.rows import (
     Comparison,
     InputDifference,
     LaunchDifference,
+    Nondeterministic,
     Side,
     Verdict,
     WithoutPartner,
 )
 from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.kernel_source.nondeterminism import causes_in
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.store.two_traces import both
 
-_OF_STEP = re.compile(r"(.+)#step=([0-9]{1,18})")
+_PART = re.compile(r"(.+)#(step|rank)=([0-9]{1,18})")
 
 
 @dataclass(frozen=True)
@@ -34,33 +37,43 @@ class Wanted:
     """One side of a comparison."""
 
     trace: list[str]
-    step: int | None
+    step: int | None = None
+    rank: int | None = None
 
 
 def wanted(text: str) -> Wanted:
-    """Read the name of a side: a trace, or ``trace#step=3``. A file that has such a name is a trace."""
-    found = _OF_STEP.fullmatch(text)
-    return Wanted([text], None) if found is None or Path(text).exists() else Wanted([found[1]], int(found[2]))
+    """Read the name of a side: a trace, ``trace#step=3``, ``trace#rank=1`` or both. A file of that name is a trace."""
+    parts: dict[str, int] = {}
+    while (found := _PART.fullmatch(text)) is not None and found[2] not in parts and not Path(text).exists():
+        text, parts[found[2]] = found[1], int(found[3])
+    return Wanted([text], **parts)
 
 
-def compare(left: Wanted, right: Wanted, tolerance: float = TOLERANCE) -> Comparison:
-    """Compare two sides. Raises StepscopeError if one cannot be read or if they have nothing in common."""
+def compare(left: Wanted, right: Wanted, tolerance: float | None = None) -> Comparison:
+    """Compare two sides: by digests and, where one is unknown or a tolerance is given, by statistics.
+
+    Raises StepscopeError if one cannot be read or if they have nothing in common."""
     with ExitStack() as opened:
         ours = opened.enter_context(open_trace(left.trace))
         theirs = ours if left.trace == right.trace else opened.enter_context(open_trace(right.trace))
         return _compare((ours, left), (theirs, right), tolerance)
 
 
-def _compare(left: tuple[Trace, Wanted], right: tuple[Trace, Wanted], tolerance: float) -> Comparison:
+def _compare(left: tuple[Trace, Wanted], right: tuple[Trace, Wanted], tolerance: float | None) -> Comparison:
     (ours, of_left), (theirs, of_right) = left, right
     for trace, side in (left, right):
         if side.step is not None and not has_step(trace, side.step):
             raise StepscopeError(f"{side.trace[0]} has no call of a graph in step {side.step}.")
-    sides = side_of(ours, of_left.trace, of_left.step), side_of(theirs, of_right.trace, of_right.step)
+        if side.rank is not None and not has_rank(trace, side.rank):
+            raise StepscopeError(f"{side.trace[0]} has no log of rank {side.rank}.")
+    sides = (
+        side_of(ours, of_left.trace, of_left.step, of_left.rank),
+        side_of(theirs, of_right.trace, of_right.step, of_right.rank),
+    )
     for counted in sides:
         if not counted.graphs:
             raise StepscopeError(f"{counted.trace[0]} has no graph that Inductor compiled, so it cannot be compared.")
-    logs, lost = match_logs(ours, theirs)
+    logs, lost = match_logs(ours, theirs, (of_left.rank, of_right.rank))
     steps = of_left.step, of_right.step
     pairs = match(ours, theirs, steps, logs)
     if not pairs.graphs:
@@ -70,7 +83,15 @@ def _compare(left: tuple[Trace, Wanted], right: tuple[Trace, Wanted], tolerance:
         )
     graphs = [(pair.left.graph, pair.right.graph) for pair in pairs.graphs]
     with both(ours, theirs) as (connection, names):
-        values = Values(connection, names, graphs, pairs.sites, steps, tolerance)
+        values = Values(
+            connection,
+            names,
+            graphs,
+            pairs.sites,
+            steps,
+            TOLERANCE if tolerance is None else tolerance,
+            tolerance is None,
+        )
         first = values.first()
         inputs = values.inputs(ours, first[0]) if first else []
         launches = values.launches(ours, first[1]) if first else []
@@ -80,12 +101,16 @@ def _compare(left: tuple[Trace, Wanted], right: tuple[Trace, Wanted], tolerance:
         lone = [*lost, *pairs.without_partner, *values.without_partner(labels, all(side.value_rows for side in sides))]
         compared, growth = values.counted(), values.growth() if first else []
     verdict, sentence = _verdict(sides, pairs, lone, compared, inputs, launches)
-    is_one_run = ours is theirs
+    unsteady = _nondeterministic(pairs, compared, launches) if verdict == "launch" else None
+    if unsteady is not None:
+        verdict, sentence = "nondeterministic", _unsteady_sentence(unsteady)
+    is_one_run = ours is theirs and all(a == b for a, b in logs)
     return Comparison(
         FORMAT,
         *sides,
-        compared_by="statistics",
-        tolerance=tolerance,
+        compared_by=_compared_by(compared),
+        by_bits=tolerance is None,
+        tolerance=TOLERANCE if tolerance is None else tolerance,
         verdict=verdict,
         sentence=sentence,
         facts=[] if is_one_run else [*run_facts(ours, theirs, logs), *kernel_facts(ours, theirs, pairs.sites)],
@@ -95,6 +120,7 @@ def _compare(left: tuple[Trace, Wanted], right: tuple[Trace, Wanted], tolerance:
         compared=compared,
         inputs=inputs,
         launches=launches,
+        nondeterministic=unsteady,
         growth=growth,
     )
 
@@ -120,7 +146,41 @@ def _verdict(
         return "structure", f"One side has what the other lacks. {known or 'No value that was compared differs.'}"
     if known and all(pair.is_same_code is None for pair in pairs.graphs):
         return "nothing compared", f"{known} No log holds generated code that could be compared."
+    if compared.value_rows and compared.by_digest == compared.value_rows:
+        return "no difference", f"No difference was found: {compared.value_rows:,} value rows are equal in every bit."
     return "no difference", f"No difference was found. {known or ''}".strip()
+
+
+def _nondeterministic(pairs: Pairs, compared: Compared, launches: list[LaunchDifference]) -> Nondeterministic | None:
+    """Return the first launch if it wrote other bits although its inputs and its code are equal in both runs."""
+    first = launches[0]
+    known = [site for site in pairs.sites if (site.left, site.right) == (first.place.left_site, first.place.right_site)]
+    if _compared_by(compared) != "digests" or not known or not known[0].code or not known[0].is_same_code:
+        return None
+    buffers = list(dict.fromkeys(tensor.name for tensor in first.outputs))
+    return Nondeterministic(first.place, buffers, causes_in(known[0].kernel, known[0].code))
+
+
+def _unsteady_sentence(found: Nondeterministic) -> str:
+    place = found.place
+    where = f" ({place.source.place})" if place.source else ""
+    if found.causes:
+        why = f"It uses {' and '.join(found.causes)}."
+    elif "." in place.kernel:
+        why = "The log does not hold what this operator computes inside."
+    else:
+        why = "Its code has neither a random number generator nor atomic additions."
+    return (
+        f"Nondeterministic: launch {place.left_launch}, {place.kernel} of graph {place.graph}{where}, is the first that"
+        f" writes other bits to {', '.join(found.buffers)}{_in_step(place.left_step)}, from tensors that are equal in"
+        f" every bit and with the same code. {why}"
+    )
+
+
+def _compared_by(compared: Compared) -> Literal["digests", "digests and statistics", "statistics"]:
+    if not compared.by_digest:
+        return "statistics"
+    return "digests" if compared.by_digest == compared.value_rows else "digests and statistics"
 
 
 def _unknown_values(sides: tuple[Side, Side], compared: Compared) -> str | None:

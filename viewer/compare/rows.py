@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.kernel_source.nondeterminism import Cause
 
 TOLERANCE = 1e-5
 FORMAT: Literal["stepscope-compare/1"] = "stepscope-compare/1"
@@ -19,6 +20,8 @@ class Side:
     """Names of the trace as they were given."""
     step: int | None
     """The only step that is compared; null if all are."""
+    rank: int | None
+    """The only rank that is compared; null if all are."""
     logs: list[str]
     graphs: int
     launches: int
@@ -89,6 +92,8 @@ class Compared:
     different_value_rows: int
     not_comparable: int
     """Pairs of rows that were not read on a side, or of which the sides read different samples."""
+    by_digest: int
+    """Those of `value_rows` that have a digest on both sides."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,16 @@ class LaunchDifference:
 
 
 @dataclass(frozen=True)
+class Nondeterministic:
+    """A launch that wrote other bits although all tensors that it read, and its code, are equal on both sides."""
+
+    place: Place
+    buffers: list[str]
+    causes: list[Cause]
+    """What its code uses that can make results differ from run to run."""
+
+
+@dataclass(frozen=True)
 class InputDifference:
     """An input of a graph that differs before any launch of the call wrote it, with the first launch that reads it."""
 
@@ -179,10 +194,12 @@ class Growth:
     largest_relative: float | None
 
 
-Verdict = Literal["no difference", "input", "launch", "output", "code", "structure", "nothing compared"]
-"""What differs first: ``launch``, whose inputs agree; ``input`` of a graph; ``output``, a launch of which some input is
-unknown or differs by less than the tolerance. If no compared value differs: ``code``, or ``structure``,
-which is what has no partner."""
+Verdict = Literal[
+    "no difference", "input", "nondeterministic", "launch", "output", "code", "structure", "nothing compared"
+]
+"""What differs first: ``launch``, whose inputs agree; ``nondeterministic``, the same if digests prove it and its code
+is equal; ``input`` of a graph; ``output``, a launch of which some input is unknown or differs by less than the
+tolerance. If no compared value differs: ``code``, or ``structure``, which is what has no partner."""
 
 
 @dataclass(frozen=True)
@@ -190,8 +207,11 @@ class Comparison:
     format: Literal["stepscope-compare/1"]
     left: Side
     right: Side
-    compared_by: Literal["statistics"]
-    """Equal statistics do not prove equal bits."""
+    compared_by: Literal["digests", "digests and statistics", "statistics"]
+    """``digests``: every pair of value rows has digests on both sides, and equal ones mean equal bits. Equal statistics
+    do not prove equal bits."""
+    by_bits: bool
+    """Whether tensors with unequal digests differ, as without a tolerance that was given."""
     tolerance: float
     """Relative difference up to which minimum, maximum, mean and standard deviation count as equal."""
     verdict: Verdict
@@ -206,6 +226,8 @@ class Comparison:
     launches: list[LaunchDifference]
     """Launch sites whose inputs agree or are unknown and whose outputs differ, by first launch, at most 100; also that
     of the first difference, unless an input explains it."""
+    nondeterministic: Nondeterministic | None
+    """The first launch that differs, if its inputs are equal in every bit and its code is equal; null otherwise."""
     growth: list[Growth]
     """Written buffers that differ, by first launch, at most 1000."""
 

@@ -162,15 +162,32 @@ def _compared(found: Comparison) -> list[str]:
         f"Compared: {plural(done.graphs, 'graph')}, {plural(done.calls, 'call')}, {done.launches:,} launches and"
         f" {plural(done.value_rows, 'value row')}, of which {done.different_value_rows:,} differ.",
         f"{plural(done.not_comparable, 'pair')} of value rows could not be compared." if done.not_comparable else "",
-        f"Statistics were compared, not bits: counts exactly; minimum, maximum, mean and standard deviation up to a"
-        f" relative difference of {found.tolerance:g}.",
+        _criterion(found),
     ]
     sides = [f"{name}: {_side(side)}" for name, side in (("left", found.left), ("right", found.right))]
     return [*sides, *textwrap.wrap(" ".join(text for text in texts if text), WIDTH)]
 
 
+def _criterion(found: Comparison) -> str:
+    """Return how tensors were compared."""
+    statistics = (
+        "counts exactly; minimum, maximum, mean and standard deviation up to a relative difference of"
+        f" {found.tolerance:g}."
+    )
+    done = found.compared
+    if not done.by_digest:
+        return f"Statistics were compared, not bits: {statistics}"
+    if not found.by_bits:
+        return f"Tensors whose digests are not equal were compared by statistics: {statistics}"
+    if done.by_digest == done.value_rows:
+        return "All were compared by their digests, so each bit counts; --tolerance compares statistics."
+    rest = done.value_rows - done.by_digest
+    return f"{plural(rest, 'pair')} without digests on both sides, by statistics: {statistics}"
+
+
 def _side(side: Side) -> str:
-    step = "" if side.step is None else f", step {side.step}"
+    rank = "" if side.rank is None else f", rank {side.rank}"
+    step = rank + ("" if side.step is None else f", step {side.step}")
     return f"{', '.join(side.trace)}{step}: {side.launches:,} launches, {plural(side.value_rows, 'value row')}"
 
 

@@ -199,3 +199,68 @@ def test_a_file_may_have_the_name_of_a_step(tmp_path: Path) -> None:
     assert wanted(str(path)).step is None
     assert wanted(f"{path}#step=4").step == 4
     assert not compare(wanted(str(path)), wanted(str(path))).has_difference
+
+
+def digests(log: Any, first: int = 1, **changes: int) -> Any:
+    """Add a call of an attention whose tensors have digests; `changes` are those of single tensors."""
+    names = ("primals_1", "primals_2", "primals_3", "buf0", "buf1", "buf2")
+    stats = {name: Stat(digest=changes.get(name, first + place)) for place, name in enumerate(names)}
+    log.call(attention(), step=log.calls, **stats)
+    return log
+
+
+def test_equal_digests_prove_that_runs_are_equal(asked: Any) -> None:
+    result = asked(*(digests(ValueLog(attention())).end() for _ in range(2)))
+    assert result.exit_code == 0
+    assert result.stdout.startswith("No difference was found: 6 value rows are equal in every bit.\n")
+
+
+def test_unequal_digests_differ_although_statistics_are_equal(asked: Any) -> None:
+    logs = digests(ValueLog(attention())).end(), digests(ValueLog(attention()), buf1=77).end()
+    found = answer(asked(*logs, "--json"))
+    assert (found["verdict"], found["compared_by"], found["compared"]["different_value_rows"]) == (
+        "launch",
+        "digests",
+        1,
+    )
+    assert found["launches"][0]["place"]["kernel"] == "cpp_fused__softmax_0"
+    assert found["nondeterministic"] is None  # the logs hold no code that could be compared
+    result = asked(*logs, "--tolerance", "1e-5")
+    assert result.exit_code == 0
+    assert "Tensors whose digests are not equal were compared by statistics" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("body", "causes"),
+    [("rand_cpu(in_ptr0[0], 1)", ["a random number generator"]), ("atomic_add(out_ptr0, 1)", ["atomic additions"]),
+     ("in_ptr0[0]", [])],
+)  # fmt: skip
+def test_a_launch_with_equal_inputs_and_code_that_differs_is_nondeterministic(
+    asked: Any, body: str, causes: list[str]
+) -> None:
+    wrapper = code().replace(b"in_ptr0[0] * 1.5", body.encode())
+    logs = []
+    for changed in (5, 77):
+        log = ValueLog(attention())
+        ids = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+        log.log.torch("inductor_output_code", {"filename": "/tmp/x/cw0.py"}, wrapper, **ids)
+        logs.append(digests(log, buf1=changed).end())
+    found = answer(asked(*logs, "--json"))
+    assert (found["verdict"], found["nondeterministic"]["buffers"]) == ("nondeterministic", ["buf1"])
+    assert found["nondeterministic"]["causes"] == causes
+    assert found["sentence"].startswith("Nondeterministic: launch 1, cpp_fused__softmax_0 of graph")
+
+
+def test_ranks_of_one_trace_are_compared(tmp_path: Path) -> None:
+    for rank, changed in ((0, 6), (1, 6), (2, 77)):
+        log = ValueLog(attention(), rank=rank, world_size=3, pid=100 + rank)
+        digests(log, buf2=changed).end().write(tmp_path / "runs" / f"rank_{rank}.log")
+    asked = [str(tmp_path / "runs") + f"#rank={rank}" for rank in range(3)]
+    same, other = compare(wanted(asked[0]), wanted(asked[1])), compare(wanted(asked[0]), wanted(asked[2]))
+    assert (same.verdict, same.left.rank, same.right.rank, same.compared.value_rows) == ("no difference", 0, 1, 6)
+    assert same.without_partner == []
+    assert (other.verdict, other.launches[0].outputs[0].name) == ("launch", "buf2")
+    with pytest.raises(StepscopeError, match="no log of rank 7"):
+        compare(wanted(asked[0]), wanted(asked[0][:-1] + "7"))
+    found = wanted("a#rank=1#step=2")
+    assert (found.trace, found.rank, found.step) == (["a"], 1, 2)

@@ -34,6 +34,13 @@ _SITES = """
     FROM sites s ORDER BY s.graph, s.local_site
 """
 _FRAMES = "SELECT log, compile_id, function FROM compiles WHERE compile_id IS NOT NULL"
+_LOGS = "SELECT log, rank, path FROM logs WHERE $1 IS NULL OR rank = $1 ORDER BY log"
+_COUNTS = """
+    SELECT (SELECT count(DISTINCT graph) FROM calls WHERE step = $1 AND list_contains($2, log))
+           + (SELECT count(*) FROM graphs WHERE $1 IS NULL AND list_contains($2, log)),
+           (SELECT count(*) FROM launches WHERE ($1 IS NULL OR step = $1) AND list_contains($2, log)),
+           (SELECT count(*) FROM value_rows WHERE ($1 IS NULL OR step = $1) AND list_contains($2, log))
+"""
 _OF_STEP = "SELECT DISTINCT graph FROM calls WHERE step = ?"
 T = TypeVar("T")
 
@@ -89,6 +96,9 @@ class SitePair:
     graph: str
     kernel: str
     source: SourceLine | None
+    code: str
+    """The kernel of the left side and its statement; empty if the log does not hold it."""
+    is_same_code: bool
 
 
 @dataclass
@@ -179,8 +189,12 @@ def _add(found: Pairs, left: Graph, right: Graph) -> None:
     label = left.name.label
     for ours, theirs in pairs:
         source = innermost(ours.stacks)
-        found.sites.append(SitePair(ours.site, theirs.site, label, ours.kernel, source))
         lines = _changed_lines(left, ours, right, theirs) if is_same is False else []
+        found.sites.append(
+            SitePair(
+                ours.site, theirs.site, label, ours.kernel, source, _own_code(left, ours), is_same is True or not lines
+            )
+        )
         if lines:
             found.kernels.append(KernelChange(label, ours.kernel, ours.site, theirs.site, source, lines))
     both = {site.site for site, _ in pairs}, {site.site for _, site in pairs}
@@ -210,26 +224,29 @@ def _full(graph: Graph) -> str:
     return " ".join(part for part in (graph.name.label, graph.frame and f"of {graph.frame}") if part)
 
 
-def match_logs(left: Trace, right: Trace) -> tuple[list[tuple[int, int]], list[WithoutPartner]]:
+def match_logs(
+    left: Trace, right: Trace, ranks: tuple[int | None, int | None]
+) -> tuple[list[tuple[int, int]], list[WithoutPartner]]:
     """Match logs by rank, and those of one rank in order; the only logs of two traces are partners in any case."""
-    ours, theirs = (sql.rows(trace, "SELECT log, rank, path FROM logs ORDER BY log") for trace in (left, right))
+    ours, theirs = (sql.rows(trace, _LOGS, [rank]) for trace, rank in zip((left, right), ranks, strict=True))
     if len(ours) == len(theirs) == 1:
         return [(ours[0][0], theirs[0][0])], []
-    pairs, alone, others = _in_order(ours, theirs, lambda row: row[1])
+    is_one_rank = ranks != (None, None)
+    pairs, alone, others = _in_order(ours, theirs, lambda row: None if is_one_rank else row[1])
     lost = [WithoutPartner("left", "log", path, 1) for _, _, path in alone]
     return [(a[0], b[0]) for a, b in pairs], lost + [WithoutPartner("right", "log", path, 1) for _, _, path in others]
 
 
-def side_of(trace: Trace, names: list[str], step: int | None) -> Side:
+def side_of(trace: Trace, names: list[str], step: int | None, rank: int | None) -> Side:
     """Count what a side has."""
-    (graphs, launches, values), *_ = sql.rows(
-        trace,
-        "SELECT (SELECT count(DISTINCT graph) FROM calls WHERE step = $1) + (SELECT count(*) FROM graphs"
-        " WHERE $1 IS NULL), (SELECT count(*) FROM launches WHERE $1 IS NULL OR step = $1),"
-        " (SELECT count(*) FROM value_rows WHERE $1 IS NULL OR step = $1)",
-        [step],
-    )
-    return Side(names, step, [str(log.path) for log in trace.logs], graphs, launches, values)
+    logs = {log for log, _, _ in sql.rows(trace, _LOGS, [rank])}
+    (graphs, launches, values), *_ = sql.rows(trace, _COUNTS, [step, sorted(logs)])
+    paths = [str(log.path) for number, log in enumerate(trace.logs) if number in logs]
+    return Side(names, step, rank, paths, graphs, launches, values)
+
+
+def has_rank(trace: Trace, rank: int) -> bool:
+    return bool(sql.number(trace, "SELECT EXISTS(FROM logs WHERE rank = ?)", [rank]))
 
 
 def has_step(trace: Trace, step: int) -> bool:

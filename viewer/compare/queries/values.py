@@ -42,6 +42,8 @@ _STATE = f"""
     CASE WHEN a.skipped IS NOT NULL OR b.skipped IS NOT NULL OR a.nan IS NULL OR b.nan IS NULL THEN 'unknown'
          WHEN a.numel <> b.numel OR a.dtype <> b.dtype THEN 'differs'
          WHEN a.looked_at <> b.looked_at THEN 'unknown'
+         WHEN a.digest = b.digest THEN 'equal'
+         WHEN $by_bits AND a.digest <> b.digest THEN 'differs'
          WHEN coalesce({_COUNTS_DIFFER}, false) OR coalesce({_EXACT_DIFFER}, false) OR ({_LONE})
               OR greatest({", ".join(_FAR.values())}) > $tolerance THEN 'differs'
          ELSE 'equal' END
@@ -65,7 +67,8 @@ _LAUNCH_PAIRS = """
 _ROWS = """
     CREATE TEMP TABLE compared AS
     SELECT a.value AS "left", b.value AS "right", a.launch, p."right" AS right_launch, a.call, p.site, a.argument,
-           a.item, a.part, a.moment, {state} AS state, {far} AS relative
+           a.item, a.part, a.moment, {state} AS state, {far} AS relative,
+           (a.digest IS NOT NULL AND b.digest IS NOT NULL) AS has_digests
     FROM {left}.value_rows a JOIN launch_pairs p ON p."left" = a.launch
     JOIN {right}.value_rows b
       ON b.launch = p."right" AND b.argument = a.argument AND b.moment = a.moment
@@ -74,7 +77,8 @@ _ROWS = """
 _UNNAMED_INPUTS = """
     CREATE TEMP TABLE compared_inputs AS
     SELECT a.value AS "left", b.value AS "right", a.launch, b.launch AS right_launch, a.call, s.pair AS site,
-           a.name, a.item, a.part, {state} AS state, {far} AS relative
+           a.name, a.item, a.part, {state} AS state, {far} AS relative,
+           (a.digest IS NOT NULL AND b.digest IS NOT NULL) AS has_digests
     FROM {left}.input_rows a JOIN call_pairs c ON c."left" = a.call
     JOIN {right}.input_rows b
       ON b.call = c."right" AND b.name = a.name AND b.item IS NOT DISTINCT FROM a.item
@@ -172,8 +176,8 @@ _GROWTH = f"""
 _COUNTED = """
     SELECT (SELECT count(*) FROM call_pairs), (SELECT count(*) FROM launch_pairs),
            count(*) FILTER (state <> 'unknown'), count(*) FILTER (state = 'differs'),
-           count(*) FILTER (state = 'unknown')
-    FROM (SELECT state FROM compared UNION ALL SELECT state FROM compared_inputs)
+           count(*) FILTER (state = 'unknown'), count(*) FILTER (state <> 'unknown' AND has_digests)
+    FROM (SELECT state, has_digests FROM compared UNION ALL SELECT state, has_digests FROM compared_inputs)
 """
 _LONE_CALLS = """
     SELECT g."left" AS graph, count(*) FROM {side}_calls c JOIN graph_pairs g ON g.pair = c.pair
@@ -201,8 +205,9 @@ class Values:
         sites: Sequence[SitePair],
         steps: tuple[int | None, int | None],
         tolerance: float,
+        by_bits: bool,
     ) -> None:
-        """`graphs` are the pairs of ids of graphs."""
+        """`graphs` are the pairs of ids of graphs. With `by_bits`, tensors with unequal digests differ."""
         self._connection, self._names, self._sites = connection, names, sites
         # Launches are joined first, as written: the arguments and moments of all value rows have few distinct values.
         self._run("SET disabled_optimizers = 'join_order'")
@@ -219,15 +224,15 @@ class Values:
             launches = _LAUNCHES.format(index=names[side], side=side)
             self._run(f"CREATE TEMP TABLE {side}_launches AS {launches}")
         self._run(_LAUNCH_PAIRS)
-        far = f"greatest({', '.join(_FAR.values())})"
+        far = f"CASE WHEN a.digest = b.digest THEN 0.0 ELSE greatest({', '.join(_FAR.values())}) END"
         for statement in (_ROWS, _UNNAMED_INPUTS):
-            self._run(statement.format(**names, state=_STATE, far=far), {"tolerance": tolerance})
+            self._run(statement.format(**names, state=_STATE, far=far), {"tolerance": tolerance, "by_bits": by_bits})
         self._run(_INPUT_STATES.format(**names, amplified=AMPLIFIED))
 
     def counted(self) -> Compared:
-        calls, launches, rows, different, unknown = self._rows(_COUNTED)[0]
+        calls, launches, rows, different, unknown, by_digest = self._rows(_COUNTED)[0]
         graphs = self._rows("SELECT count(*) FROM graph_pairs")[0][0]
-        return Compared(graphs, calls, launches, rows, different, unknown)
+        return Compared(graphs, calls, launches, rows, different, unknown, by_digest)
 
     def without_partner(self, labels: Mapping[int, str], has_values: bool) -> list[WithoutPartner]:
         """Return the calls, launches and, if both sides have values, value rows of one side; `labels` are those of the
