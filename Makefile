@@ -8,7 +8,7 @@ NODE := $(shell command -v node 2>/dev/null)
 # The tests start hundreds of Python programs, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help demo test quick check bench bench-gpu bench-index bench-ingest bench-load bench-memory bench-units bench-viewer clean pictures compiler browser
+.PHONY: help demo test quick check bench bench-gpu bench-index bench-ingest bench-load bench-memory bench-units bench-viewer fuzz clean pictures compiler browser
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z_-]*\):[^#]*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ bench-viewer: .venv/.installed-test ## CPU time of the pages of a million launch
 
 bench-load: .venv/.installed-test ## 50 clients that wait for nothing but their answers, on a million launches (minutes)
 	$(BIN)/python -m tests.benchmarks.bench_load
+
+fuzz: .venv/.installed-test ## 100,000 damaged logs, end to end (hours); FUZZ="--first N --count M" goes on from a case
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 bench-gpu: .venv/.installed-test compiler ## the same on a CUDA device (bring your own torch with CUDA into .venv)
 	$(BIN)/python -m tests.benchmarks.bench_gpu

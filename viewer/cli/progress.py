@@ -7,8 +7,9 @@ import time
 
 import click
 
+from stepscope.viewer.text.formats import progress_bar
+
 SHOWN_AFTER_S, EVERY_S = 1.0, 0.2
-_CELLS = 24
 
 
 class IndexBar:
@@ -25,9 +26,7 @@ class IndexBar:
             self.clear()
         elif now >= self._next:
             self._next, self._is_shown = now + EVERY_S, True
-            share = done / total
-            bar = ("█" * round(share * _CELLS)).ljust(_CELLS, "░")
-            self._progress.say(f"{what} {bar} {share:.0%}")
+            self._progress.say(f"{what} {progress_bar(done / total)}")
 
     def clear(self) -> None:
         if self._is_shown:

@@ -16,6 +16,7 @@ from stepscope.viewer.redaction.secrets import Secrets
 from stepscope.viewer.report.contents import Contents
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.clean import well_formed
+from stepscope.viewer.text.formats import progress_bar
 from stepscope.viewer.web import registry
 from stepscope.viewer.web.parts import failures
 
@@ -79,8 +80,9 @@ def gather(
 ) -> Ticket:
     """Collect the contents of a ticket. With `redact`, the ticket holds only texts that provably come from no program,
     file or machine, those of the kinds `keep`, no note and no links to source."""
-    say("collecting the findings and the pages")
-    contents, answer = collect(trace), summary(trace)
+    say("collecting the findings")
+    answer = summary(trace)
+    contents = collect(trace, say)
     if not redact:
         return Ticket(trace, contents, answer, well_formed(note) if note else None, source_link)
     say("removing what the program, its files and its machine named")
@@ -98,11 +100,13 @@ def gather(
     return Ticket(trace, contents, answer, redaction=redaction)
 
 
-def collect(trace: Trace) -> Contents:
+def collect(trace: Trace, say: Say = silent) -> Contents:
     """Collect the contents of the report; a part that fails is left out and named."""
     contents = Contents(overview(trace))
+    capabilities = registry.in_report()
     with failures() as failed:
-        for capability in registry.in_report():
+        for done, capability in enumerate(capabilities):
+            say(f"collecting the pages of {capability.folder} {progress_bar(done / len(capabilities))}")
             capability.module("report").collect(trace, contents)
     contents.failed = failed
     if contents.overview.counts.records:

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 _TIME_UNITS = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))
+_BAR_CELLS = 24
 
 
 def format_ns(value: int | None) -> str:
@@ -186,3 +187,8 @@ def _amount(value: int, name: str) -> str:
 def to_json(value: Any, **_: object) -> str:
     """Return JSON as templates and answers of the server contain it."""
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def progress_bar(share: float) -> str:
+    """Return a bar of text for a share from 0 to 1, with its percentage."""
+    return f"{('█' * round(share * _BAR_CELLS)).ljust(_BAR_CELLS, '░')} {share:.0%}"

@@ -56,11 +56,13 @@ def step_marks(batch: StepMarks) -> list[LoggedMark]:
 
 
 def ended_steps(batch: Steps) -> dict[int, EndedStep]:
-    """Return the steps of a batch by number. Raises BadPayload if its columns differ in length."""
+    """Return the steps of a batch by number. Raises BadPayload if its columns are inconsistent."""
     ends = [end_ns if end_ns >= 0 else None for end_ns in batch.end_ns]
     columns = (batch.kind, batch.by, batch.start_ns, ends)
     if any(len(column) != len(batch.step) for column in columns):
         raise BadPayload("Steps has columns of unequal length")
+    if min(batch.step, default=0) < 0:
+        raise BadPayload("Steps.step is negative")
     return dict(zip(batch.step, map(EndedStep, *columns), strict=True))
 
 
@@ -85,6 +87,8 @@ class LaunchBatches:
             raise BadPayload("Launches.calls has columns of unequal length")
         if not len(batch.start_ns) == len(batch.end_ns) == rows:
             raise BadPayload("Launches has columns of unequal length")
+        if min(calls.step, default=0) < 0:
+            raise BadPayload("Launches.calls.step is negative")
         if sum(calls.launches) != rows or min(calls.launches, default=0) < 0:
             raise BadPayload("Launches.calls.launches does not add up to the rows of the batch")
         for name, column in self.calls.items():

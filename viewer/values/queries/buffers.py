@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Any
 
 from stepscope.tracer.schema.constants import UNRECORDED
 from stepscope.viewer.graphs.queries.graphs import first_names, graph_label, graph_row, memory_statements, site_rows
@@ -49,8 +50,8 @@ _ROWS = f"""
     LEFT JOIN launches l ON l.launch = v.launch LEFT JOIN sites s ON s.site = v.site
     WHERE list_contains(?, v.value) ORDER BY v.value
 """
-KEPT = 16
-"""Number of graphs whose names of buffers an open trace keeps in memory."""
+KEPT = 32
+"""Number of graphs whose buffers an open trace keeps in memory."""
 _OWN_MEMORY = ("allocate", "pool", "pool_member", "item")
 
 
@@ -78,13 +79,13 @@ class _Buffer:
 
 def buffer_rows(trace: Trace, graph: int) -> list[BufferRow]:
     """Return the buffers of a graph in the order of their first use."""
-    buffers = _buffers(trace, graph)
+    buffers = trace.once(_buffers, graph, most=KEPT)
     return _rows(trace, graph, buffers)
 
 
 def buffer_detail(trace: Trace, graph: int, buffer: str, limit: int = 2000) -> BufferDetail | None:
     """Return a buffer by any of its names, with at most `limit` versions; None if the graph has no such buffer."""
-    buffers = _buffers(trace, graph)
+    buffers = trace.once(_buffers, graph, most=KEPT)
     name = buffer if buffer in buffers else next((n for n, found in buffers.items() if buffer in found.names), None)
     if name is None:
         return None
@@ -120,7 +121,7 @@ def buffer_names(trace: Trace, graph: int) -> list[str]:
 
 
 def _names(trace: Trace, graph: int) -> list[str]:
-    return sorted(set().union(*(found.names for found in _buffers(trace, graph).values())))
+    return sorted(set().union(*(found.names for found in trace.once(_buffers, graph, most=KEPT).values())))
 
 
 def _buffers(trace: Trace, graph: int) -> dict[str, _Buffer]:
@@ -148,14 +149,18 @@ def _buffers(trace: Trace, graph: int) -> dict[str, _Buffer]:
     return buffers
 
 
+def _by_argument(trace: Trace, statement: str, graph: int) -> dict[tuple[int, int], tuple[Any, Any]]:
+    """Return the two facts that a statement gives about each argument of the launch sites of a graph."""
+    return {(site, argument): (first, second) for site, argument, first, second in sql.rows(trace, statement, [graph])}
+
+
 def _rows(trace: Trace, graph: int, buffers: dict[str, _Buffer]) -> list[BufferRow]:
     graph_facts = graph_row(trace, graph)
     if graph_facts is None:
         return []
     label = graph_label(graph, graph_facts.compile_id, graph_facts.phase)
     recorded = has_values(trace)
-    health = {(site, argument): rest for site, argument, *rest in sql.rows(trace, _HEALTH, [graph])}
-    tensors = {(site, argument): rest for site, argument, *rest in sql.rows(trace, _TENSORS, [graph])}
+    health, tensors = (trace.once(_by_argument, statement, graph, most=KEPT) for statement in (_HEALTH, _TENSORS))
     names, result = program_names(trace, graph), []
     for name, found in buffers.items():
         seen = [health[key] for key in found.arguments if key in health]
