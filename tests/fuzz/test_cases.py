@@ -1,4 +1,4 @@
-"""The first 2,000 cases of the fuzz harness: nothing raises, nothing else is lost, and every page answers."""
+"""The first 200 cases of the fuzz harness: nothing raises, nothing else is lost, and every page answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.fuzz.cases import EDITS, bases, case
 from tests.fuzz.check import failing
 from tests.logs.plain_reader import records
 
-CASES, GROUP = 2_000, 100
+CASES, GROUP = 200, 50
 pytestmark = pytest.mark.long
 
 
@@ -22,7 +22,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("first", range(0, CASES, GROUP))
 def test_damage_costs_its_lines_only(first: int) -> None:
     numbers = range(first, first + GROUP)
-    found = failing([case(number, bases()) for number in numbers], with_report=first % (GROUP * 10) == 0)
+    found = failing([case(number, bases()) for number in numbers], with_report=first == 0)
     assert not found, "\n\n".join(f"{case and case[:3]}\n{error}" for case, error in found)
 
 

@@ -51,7 +51,7 @@ def read_plainly(data: bytes) -> list[Plain]:
         if first is not None and one.pid is not None and one.pid != first.pid:
             one.reasons.add("mixed_processes")
         own = (one.header or {}).get("rank")
-        if type(own) is int and -(2**63) <= own < 2**63:
+        if type(own) is int and -(2**53) <= own <= 2**53:
             rank = own if rank is None else rank
             if own != rank:
                 one.reasons.add("mixed_ranks")
