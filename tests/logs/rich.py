@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.logs import compile_logs, compile_summary_logs, memory_logs, memory_records, overflow_log
+from tests.logs import compile_logs, compile_summary_logs, judged_logs, memory_logs, memory_records, overflow_log
 
 
 def write_rich(folder: Path) -> Path:
@@ -13,7 +13,7 @@ def write_rich(folder: Path) -> Path:
     memory.record(memory_records.growth([(2, 4), (4, 4)], ["list in train.py:12"]))
     memory.record(memory_records.recompute())
     logs = {
-        "overflow": overflow_log.recorded(graphs=2, rank=0, world_size=2),
+        "overflow": judged_logs.judged(overflow_log.recorded(graphs=2, rank=0, world_size=2)),
         "memory": memory,
         "compiles": compile_logs.run(),
         "breaks": summaries.with_breaks(),

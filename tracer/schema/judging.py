@@ -38,7 +38,7 @@ class JudgedCall(Record):
     """``equal``: bit-equal to eager code; ``near``: so near that float64 cannot change the verdict; ``float64``;
     ``moved``: float64 with moved inputs was needed as well; None if the buffer was not judged."""
     of_limit: list[float | None]
-    """The largest error as a multiple of what is allowed; infinity for a value that must be equal or finite."""
+    """The largest error as a multiple of what is allowed; None for a value that must be equal or finite."""
     reason: list[int | None]
     """The index into `reasons` of the reason why the buffer was not judged."""
     reasons: list[str]
@@ -74,7 +74,8 @@ class JudgedBuffer(Record):
     float64: float | None
     allowed: float | None
     """The allowed error of the worst element."""
-    of_limit: float
+    of_limit: float | None
+    """None for a value that must be equal or finite."""
     bad: int
     """The number of elements that break the rule."""
     fragment: list[str]

@@ -78,6 +78,8 @@ class Counts:
     steps: int | None
     lifetime_events: int | None
     subgraph_calls: int = 0
+    judged_launches: int | None = None
+    """The number of launches that the judge recomputed; None if it judged no step."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from stepscope.viewer.findings.crash.launch_deaths import LaunchDeath, launch_deaths
 from stepscope.viewer.graphs.queries.kernel_code import CONTEXT_LINES
 from stepscope.viewer.graphs.queries.launches import launch_detail
+from stepscope.viewer.judged.queries.verdicts import verdict_on
+from stepscope.viewer.judged.rows import JudgedLaunch
 from stepscope.viewer.memory.queries.run import live_curve
 from stepscope.viewer.memory.queries.steps import RunCurve, run_curve
 from stepscope.viewer.memory.rows import LiveCurve
@@ -51,6 +53,8 @@ class LaunchPage:
     """Line number in the wrapper and coloured pieces of each line of the generated code; no number for a gap."""
     death: LaunchDeath | None = None
     """Role of the launch in the death of its process."""
+    judged: JudgedLaunch | None = None
+    """Verdict of the judge; None if the step of the launch was not judged."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +133,9 @@ def launch_page_of(trace: Trace, launch: int) -> LaunchPage:
     detail = launch_detail(trace, launch)
     if detail is None:
         raise NotThere(f"This trace contains no launch {launch}.")
+    judged = part("The verdict of the judge", None, verdict_on, trace, launch)
     deaths = part("How processes died", {}, launch_deaths, trace)
-    return LaunchPage(detail, part("The code", [], code_lines, detail), deaths.get(launch))
+    return LaunchPage(detail, part("The code", [], code_lines, detail), deaths.get(launch), judged)
 
 
 def code_lines(detail: LaunchDetail) -> list[tuple[int | None, Line]]:

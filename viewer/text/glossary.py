@@ -33,6 +33,7 @@ TERMS = {
     " compiles again.",
     "host time": "The time that a launch takes on the CPU. On a GPU, the kernel may still run afterwards.",
     "index": "The DuckDB file that the viewer makes of a trace.",
+    "judge": "The recomputation of what a launch wrote from what it read, in eager code and in float64.",
     "launch": "One execution of a kernel or of an external operator by a call.",
     "launch site": "The statement of a wrapper that launches.",
     "lifetime": "The span from the allocation of a storage to its release.",

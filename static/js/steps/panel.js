@@ -5,6 +5,7 @@ import { h, known } from "#js/core/dom.js";
 import { basename, exactBytes, formatBytes, formatCount, formatNs, launchText, plural, slugOf } from "#js/core/format.js";
 import { sourceLink } from "#js/core/source.js";
 import { lastWords } from "#js/crash/last_words.js";
+import { verdictSection } from "#js/judged/verdict.js";
 import { argumentTable, otherArguments } from "#js/steps/panel_arguments.js";
 import { byHealth } from "#js/steps/panel_order.js";
 
@@ -12,7 +13,7 @@ import { byHealth } from "#js/steps/panel_order.js";
 const MOST_FIRST = 2;
 
 /** `context`: root (the prefix of paths), go(launch), close(). */
-export function launchPanel({ launch: row, code_lines: lines, death = null }, context) {
+export function launchPanel({ launch: row, code_lines: lines, death = null, judged = null }, context) {
   const { site, graph } = row;
   const { bad, rest } = byHealth(site.arguments, row.values);
   const [first, others] = [bad.slice(0, MOST_FIRST), [...bad.slice(MOST_FIRST), ...rest]];
@@ -32,6 +33,7 @@ export function launchPanel({ launch: row, code_lines: lines, death = null }, co
       neighbours(row, context),
     ),
     ...(death ? [lastWords(death)] : []),
+    ...(judged ? [section("Judge", verdictSection(judged), "what the launch wrote, computed again from what it read")] : []),
     ...(bad.length ? [section("NaN or infinity", argumentTable(row, first, context), `in ${bad.length} of ${plural(site.arguments.length, "tensor")}, the worst first`)] : []),
     facts(row, context),
     section("Model source", modelSource(site.stacks)),

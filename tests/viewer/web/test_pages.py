@@ -18,6 +18,7 @@ from stepscope.viewer.compiles.compile_page import CompilePage
 from stepscope.viewer.compiles.page import CompilesPage
 from stepscope.viewer.compiles.provenance_page import ProvenancePage
 from stepscope.viewer.graphs.page import GraphPage, GraphsPage
+from stepscope.viewer.judged.page import JudgePage
 from stepscope.viewer.overview.page import OverviewPage
 from stepscope.viewer.problems.page import ProblemsPage
 from stepscope.viewer.ranks.page import RankDifferencePage, RanksPage
@@ -60,6 +61,7 @@ PATHS = {
     "/compile": CompilesPage,
     "/compile/0_0?log=0": CompilePage,
     "/compile/0_0/provenance?log=0": ProvenancePage,
+    "/judge": JudgePage,
     "/ranks": RanksPage,
     "/ranks/difference": RankDifferencePage,
     "/records?text=graph": RecordsPage,

@@ -8,10 +8,11 @@ from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grou
 from stepscope.viewer.findings.judged.shown import links_of, page_of
 from stepscope.viewer.findings.values.operations import source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.judged.queries.judged import clobbered_inputs, launch_at
+from stepscope.viewer.judged.rows import ClobberedInputRow
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
-from stepscope.viewer.values.queries.judged import ClobberedInputRow, clobbered_inputs, launch_at
 
 SUMMARY = "A launch read a buffer that is not what its producer wrote"
 TITLE_IS_MEASURED = True

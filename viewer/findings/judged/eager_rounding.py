@@ -7,9 +7,10 @@ from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grou
 from stepscope.viewer.findings.judged.shown import evidence_of, links_of, page_of, three_values
 from stepscope.viewer.findings.values.operations import source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.judged.queries.judged import judged_buffers
+from stepscope.viewer.judged.rows import JudgedBufferRow
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import plural
-from stepscope.viewer.values.queries.judged import JudgedBufferRow, judged_buffers
 
 SUMMARY = "Compiled code agrees with float64, eager code does not: rounding, and no error of the compiler"
 TITLE_IS_MEASURED = True

@@ -8,9 +8,9 @@ from typing import Any
 from stepscope.viewer.findings.evidence import attributes
 from stepscope.viewer.graphs.queries.graphs import code_of_graph
 from stepscope.viewer.graphs.queries.kernel_code import cut
+from stepscope.viewer.judged.rows import JudgedBufferRow
 from stepscope.viewer.overview.rows import ProofLink
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.queries.judged import JudgedBufferRow
 
 MOST_CODE = 6000
 
@@ -36,7 +36,7 @@ def how_many(row: JudgedBufferRow) -> str:
 
 def of_limit(row: JudgedBufferRow) -> str:
     """Return how far an error is from the limit."""
-    return f"{row.of_limit:.3g} times the limit" if row.of_limit < float("inf") else "no error is allowed there"
+    return "no error is allowed there" if row.of_limit is None else f"{row.of_limit:.3g} times the limit"
 
 
 def evidence_of(trace: Trace, row: JudgedBufferRow) -> dict[str, Any]:

@@ -5,6 +5,8 @@ read."""
 
 from __future__ import annotations
 
+from math import inf
+
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, program_name, rule_of
 from stepscope.viewer.findings.judged.shown import (
     evidence_of,
@@ -16,10 +18,11 @@ from stepscope.viewer.findings.judged.shown import (
 )
 from stepscope.viewer.findings.values.operations import source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.judged.queries.judged import judged_buffers
+from stepscope.viewer.judged.rows import JudgedBufferRow
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
-from stepscope.viewer.values.queries.judged import JudgedBufferRow, judged_buffers
 
 SUMMARY = "A kernel computes wrong values"
 TITLE_IS_MEASURED = True
@@ -34,7 +37,7 @@ def find(evidence: Evidence) -> list[Timed]:
 
 def _finding(evidence: Evidence, group: list[JudgedBufferRow]) -> Timed:
     trace: Trace = evidence.trace
-    row = max(group, key=lambda one: one.of_limit)
+    row = max(group, key=_tells)
     (site,) = site_rows(trace, [row.site])
     buffer = program_name(trace, row.graph, row.buffer)
     buffers = list(dict.fromkeys(one.buffer for one in group))
@@ -53,3 +56,8 @@ def _finding(evidence: Evidence, group: list[JudgedBufferRow]) -> Timed:
         argument=row.buffer,
         **attributes(row, "step", "graph", "launch", "kernel", "buffer", "log"),
     )
+
+
+def _tells(row: JudgedBufferRow) -> tuple[bool, float]:
+    """Order wrong buffers by how much they tell: floating-point numbers with a large error tell most."""
+    return "float" in row.dtype, inf if row.of_limit is None else row.of_limit

@@ -8,16 +8,21 @@ from stepscope.viewer.findings import all_findings
 from stepscope.viewer.graphs.queries.graphs import list_graphs
 from stepscope.viewer.graphs.queries.subgraph_calls import SubgraphCalls, subgraph_calls
 from stepscope.viewer.ingest.torch_trace.kinds import UNKNOWN_PREFIX
+from stepscope.viewer.judged.queries.judged import judged_count
+from stepscope.viewer.judged.rows import JudgedCount
 from stepscope.viewer.memory.queries.graphs import lifetime_events
 from stepscope.viewer.overview.queries.damage import SEEN_AT_BUFFERS, not_recorded_lines, problem_counts
 from stepscope.viewer.overview.queries.runs import list_runs, list_steps
 from stepscope.viewer.overview.rows import Counts, CrashRunRow, OverheadRow, Overview, RunRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import plural
 from stepscope.viewer.web.parts import failures, part
 
 MOST_GRAPHS = 20
 """Maximum number of graphs on the first page."""
+MOST_REASONS = 3
+"""Maximum number of reasons for which launches were not judged."""
 _LEVELS_WITH_VALUES = ("values", "save")
 _NO_VALUES = "Values were not recorded; record with --level values to look for NaN and wrong numbers."
 
@@ -51,6 +56,8 @@ def _parts(trace: Trace) -> Overview:
         sum(step.kind == "data" for step in steps),
         part("Calls of subgraphs", SubgraphCalls(), subgraph_calls, trace).total,
     )
+    judged = part("The verdicts of the judge", None, judged_count, trace)
+    counts = replace(counts, judged_launches=judged.judged if judged is not None else None)
     return Overview(
         runs=runs,
         counts=counts,
@@ -66,7 +73,7 @@ def _parts(trace: Trace) -> Overview:
         not_recorded=part("What was not recorded", [], not_recorded_lines, trace),
         overhead=part("The cost of the recorder", OverheadRow(*(None,) * 6), overhead, trace),
         index_bytes=trace.index_bytes,
-        notes=_notes(meta, runs, counts),
+        notes=[*_judged(judged), *_notes(meta, runs, counts)],
         crash_runs=part("Runs after the crash", [], _crash_runs, trace, runs),
     )
 
@@ -130,6 +137,18 @@ def overhead(trace: Trace) -> OverheadRow:
     )
     per_launch = batches / launches if batches else None
     return OverheadRow(hook_ns, stats_ns, wall_ns, log_bytes, per_launch, failures)
+
+
+def _judged(judged: JudgedCount | None) -> list[str]:
+    """Return what the judge did in one sentence: ``The judge recomputed 52 of 55 launches of 1 step.``"""
+    if judged is None:
+        return []
+    of = f"{plural(judged.launches, 'launch')} of {plural(judged.steps, 'step')}"
+    done = f"The judge recomputed {judged.judged:,} of {of}"
+    reasons = "; ".join(f"{why} ({plural(count, 'launch')})" for why, count in [*judged.reasons.items()][:MOST_REASONS])
+    more = len(judged.reasons) - MOST_REASONS
+    rest = f"; and {more:,} more reasons" if more > 0 else ""
+    return [f"{done}. Not judged: {reasons}{rest}." if reasons else f"{done}."]
 
 
 def _notes(meta: dict[str, str], runs: list[RunRow], counts: Counts) -> list[str]:

@@ -21,7 +21,7 @@ _PAGES = {
     "values": "/values", "compile": "/compile", "compile time": "/compile-time", "recompiles": "/recompiles",
     "graph breaks": "/graph-breaks", "caches": "/caches", "ranks": "/ranks", "records": "/records",
     "tables": "/tables", "sql": "/sql", "problems": "/problems", "damage": "/problems",
-    "not recorded": "/problems#not-recorded", "metrics": "/metrics", "cuda graphs": "/cuda-graphs",
+    "not recorded": "/problems#not-recorded", "judge": "/judge", "metrics": "/metrics", "cuda graphs": "/cuda-graphs",
 }  # fmt: skip
 _SYMPTOMS = {
     "nan": (("nonfinite",), "/values"), "inf": (("nonfinite",), "/values"), "infinity": (("nonfinite",), "/values"),

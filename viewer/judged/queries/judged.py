@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.judged.rows import ClobberedInputRow, JudgedBufferRow, JudgedCount
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -36,72 +36,6 @@ _AT_POSITION = """
     ) WHERE position = ?
 """
 _CALLS = "SELECT step, launches, judged, not_judged, duration_ns FROM judged_calls"
-
-
-@dataclass(frozen=True)
-class JudgedBufferRow:
-    """A buffer with a wrong value, or one at which eager code is off; ids are those of the index."""
-
-    log: int
-    time_unix_ns: int
-    step: int
-    buffer: str
-    node: str
-    verdict: str
-    rules: list[str]
-    how: str
-    dtype: str
-    size: list[int]
-    index: list[int]
-    compiled: float | None
-    eager: float | None
-    float64: float | None
-    allowed: float | None
-    of_limit: float
-    bad: int
-    fragment: list[str]
-    inputs: list[str]
-    source: SourceLine | None
-    files: list[str]
-    graph: int
-    call: int
-    site: int
-    kernel: str
-    kind: str
-    line: int
-    launch: int | None
-    position: int
-
-
-@dataclass(frozen=True)
-class ClobberedInputRow:
-    """An input that is not what its producer wrote; `producer` and `writer` are positions in the call."""
-
-    log: int
-    time_unix_ns: int
-    step: int
-    buffer: str
-    is_written: bool
-    producer: int | None
-    writer: int | None
-    graph: int
-    call: int
-    site: int
-    kernel: str
-    kind: str
-    launch: int | None
-    position: int
-
-
-@dataclass(frozen=True)
-class JudgedCount:
-    """How many launches were judged; `reasons` are those of the others."""
-
-    steps: int
-    launches: int
-    judged: int
-    reasons: dict[str, int]
-    duration_ns: int
 
 
 def judged_buffers(trace: Trace) -> list[JudgedBufferRow]:

@@ -1,0 +1,68 @@
+"""The verdicts of the judge: findings, the page, the panel of a launch, and the first page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stepscope.tracer.schema.process_ends import End
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.judged.queries.verdicts import judged_launches, judged_steps, verdict_on
+from stepscope.viewer.overview.queries.overview import first_page
+from stepscope.viewer.store.trace import Trace
+from tests.logs.judged_logs import NOT_JUDGED, judged
+from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, recorded
+from tests.viewer.client import Client
+
+Open = Callable[[LogBuilder | bytes], Trace]
+
+
+def judged_run() -> LogBuilder:
+    return judged(recorded(end=False)).record(End("exit", MONOTONIC_NS + 2_000_000))
+
+
+def test_a_wrong_launch_and_a_changed_input_are_findings(opened: Open) -> None:
+    found = {one.kind: one for one in all_findings(opened(judged_run())) if one.severity == "critical"}
+    assert set(found) == {"wrong_kernel", "clobbered_input"}
+    wrong = found["wrong_kernel"]
+    assert wrong.title == "cpp_fused_relu_0 computes buf1 wrong: 3 of 32 elements, 250 times the limit"
+    assert wrong.proof[0] == "buf1[2, 5]: compiled 1.5, eager 0.5, float64 0.5 (float32, allowed error 0.004)"
+    assert wrong.source is not None
+    assert (wrong.source.line, wrong.launch, wrong.evidence["bad"]) == (12, 1, 3)
+
+
+def test_the_page_lists_verdicts_and_what_was_not_judged(opened: Open) -> None:
+    client = Client(opened(judged_run()))
+    page = client.get("/judge.json").json()
+    assert [one["buffers"][0]["verdict"] for one in page["launches"]] == ["wrong", "unjudged", "ok"]
+    assert page["not_judged"] == []  # the third launch has a verdict, because its input was changed
+    assert page["steps"] == [{"log": 0, "step": 0, "launches": 3, "judged": 2, "wrong": 2, "duration_ns": 2_000_000}]
+    text = client.get("/judge").text
+    assert "judged 2 of 3 launches" in text
+    assert "buf1 is not what its producer wrote" in text
+    assert NOT_JUDGED.replace("'", "&#39;") in text
+    assert client.get("/judge?step=1").status_code == 404
+    assert "stepscope run --judge first" in Client(opened(recorded())).get("/judge").text
+
+
+def test_the_panel_of_a_launch_has_its_verdict(opened: Open) -> None:
+    client = Client(opened(judged_run()))
+    verdict = client.get("/launches/1.json").json()["judged"]
+    assert verdict["buffers"][0]["details"]["compiled"] == 1.5
+    assert client.get("/launches/2.json").json()["judged"]["clobbered"][0]["writer"] == 1
+    assert client.get("/launches/7.json").json()["judged"] is None
+
+
+def test_the_first_page_counts_what_was_judged(opened: Open) -> None:
+    trace = opened(judged_run())
+    overview = first_page(trace)
+    assert overview.counts.judged_launches == 2
+    assert overview.notes[0] == f"The judge recomputed 2 of 3 launches of 1 step. Not judged: {NOT_JUDGED} (1 launch)."
+    assert first_page(opened(recorded())).counts.judged_launches is None
+
+
+def test_verdicts_of_two_steps_stay_apart(opened: Open) -> None:
+    trace = opened(judged(judged_run(), call=10, step=1))
+    assert [(one.step, one.wrong) for one in judged_steps(trace)] == [(0, 2), (1, 2)]
+    first, second = judged_launches(trace, 0, 0), judged_launches(trace, 0, 1)
+    assert {one.launch for one in first}.isdisjoint({one.launch for one in second})
+    assert all(verdict_on(trace, one.launch) == one for one in (*first, *second) if one.launch is not None)

@@ -1,0 +1,90 @@
+"""Queries for the verdicts on the launches of a step, and on one launch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from stepscope.viewer.judged.queries.judged import clobbered_inputs, judged_buffers
+from stepscope.viewer.judged.rows import BufferVerdict, ClobberedInputRow, JudgedBufferRow, JudgedLaunch, JudgedStep
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+KEPT = 16
+"""Number of steps whose verdicts an open trace keeps in memory."""
+_COLUMNS = ("launch", "site", "buffer", "node", "verdict", "how", "of_limit", "reason")
+_CALLS = """
+    SELECT j.* EXCLUDE (graph, call), c.graph, c.call, j.call AS local_call FROM judged_calls j
+    JOIN calls c ON c.log = j.log AND c.local_call = j.call WHERE j.log = ? AND j.step = ? ORDER BY j.call
+"""
+_LAUNCHES = "SELECT call, launch FROM launches WHERE list_contains(?, call) ORDER BY launch"
+_SITES = "SELECT graph, local_site, site, kernel, kind FROM sites WHERE list_contains(?, graph)"
+_STEPS = """
+    SELECT log, step, sum(launches)::BIGINT, sum(judged)::BIGINT, sum(duration_ns)::BIGINT
+    FROM judged_calls GROUP BY log, step ORDER BY log, step
+"""
+_STEP_OF = "SELECT log, step FROM launches WHERE launch = ?"
+
+
+def judged_steps(trace: Trace) -> list[JudgedStep]:
+    """Return the steps in which a launch was judged, in order."""
+    wrong: defaultdict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
+    for buffer in judged_buffers(trace):
+        if buffer.verdict == "wrong":
+            wrong[buffer.log, buffer.step].add((buffer.call, buffer.position))
+    for clobbered in clobbered_inputs(trace):
+        wrong[clobbered.log, clobbered.step].add((clobbered.call, clobbered.position))
+    return [
+        JudgedStep(log, step, launches, judged, len(wrong[log, step]), duration_ns)
+        for log, step, launches, judged, duration_ns in sql.rows(trace, _STEPS)
+    ]
+
+
+def judged_launches(trace: Trace, log: int, step: int) -> list[JudgedLaunch]:
+    """Return the verdicts on the launches of a step, in their order; nothing for a step that was not judged."""
+    return trace.once(_judged_launches, log, step, most=KEPT)
+
+
+def verdict_on(trace: Trace, launch: int) -> JudgedLaunch | None:
+    """Return the verdicts on a launch, or None if its step was not judged."""
+    found = sql.row(trace, _STEP_OF, [launch])
+    if found is None:
+        return None
+    return next((one for one in judged_launches(trace, *found) if one.launch == launch), None)
+
+
+def _judged_launches(trace: Trace, log: int, step: int) -> list[JudgedLaunch]:
+    calls = sql.named(trace, _CALLS, [log, step], json=("reasons", *_COLUMNS))
+    if not calls:
+        return []
+    launches: defaultdict[int, list[int]] = defaultdict(list)
+    for call, launch in sql.rows(trace, _LAUNCHES, [[call["call"] for call in calls]]):
+        launches[call].append(launch)
+    graphs = [call["graph"] for call in calls]
+    sites = {(graph, number): rest for graph, number, *rest in sql.rows(trace, _SITES, [graphs])}
+    details = {(row.call, row.position, row.buffer): row for row in judged_buffers(trace)}
+    clobbered: defaultdict[tuple[int, int], list[ClobberedInputRow]] = defaultdict(list)
+    for row in clobbered_inputs(trace):
+        clobbered[row.call, row.position].append(row)
+    found: list[JudgedLaunch] = []
+    for call in calls:
+        for position, buffers in _by_position(call, details).items():
+            ids, (site, kernel, kind) = launches[call["call"]], sites[call["graph"], buffers[0][0]]
+            launch = ids[position] if position < len(ids) else None
+            verdicts = [verdict for _, verdict in buffers]
+            at = (call["call"], position)
+            found.append(JudgedLaunch(launch, log, step, call["graph"], site, kernel, kind, verdicts, clobbered[at]))
+    return found
+
+
+def _by_position(
+    call: dict[str, Any], details: dict[tuple[int, int, str], JudgedBufferRow]
+) -> dict[int, list[tuple[int, BufferVerdict]]]:
+    """Return the verdicts of a call, each with the site's number in its graph, by the position of the launch."""
+    found: defaultdict[int, list[tuple[int, BufferVerdict]]] = defaultdict(list)
+    for position, site, buffer, *rest in zip(*(call[name] for name in _COLUMNS), strict=True):
+        node, verdict, how, of_limit, reason = rest
+        why = None if reason is None else call["reasons"][reason]
+        detail = details.get((call["call"], position, buffer))
+        found[position].append((site, BufferVerdict(buffer, node, verdict, how, of_limit, why, detail)))
+    return found
