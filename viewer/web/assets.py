@@ -8,7 +8,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-_IMPORTED = re.compile(r"""^(?:import|export)\b[^"';]*["'](#js/[^"']+)["']""", re.M)
+_IMPORTED = re.compile(r"""(?:^(?:import|export)\b[^"';]*|\bimport\()["'](#js/[^"']+)["']""", re.M)
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
 _REMARK = re.compile(r"^[ \t]*(?:(?://[^\n]*|/\*\*[^\n]*\*/)?\n|[ \t]+)", re.M)
 """Lines of scripts that are only a comment or empty, and indents."""

@@ -11,7 +11,7 @@ const HOW = {
 };
 
 export function verdictSection({ buffers, clobbered }) {
-  return h("div", {}, ...clobbered.map(clobberedInput), ...buffers.map(judgedBuffer));
+  return [...clobbered.map(clobberedInput), ...buffers.map(judgedBuffer)];
 }
 
 function clobberedInput({ buffer, is_written: isWritten }) {

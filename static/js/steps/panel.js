@@ -4,8 +4,6 @@ import { copy } from "#js/core/copy.js";
 import { h, known } from "#js/core/dom.js";
 import { basename, exactBytes, formatBytes, formatCount, formatNs, launchText, plural, slugOf } from "#js/core/format.js";
 import { sourceLink } from "#js/core/source.js";
-import { lastWords } from "#js/crash/last_words.js";
-import { verdictSection } from "#js/judged/verdict.js";
 import { argumentTable, otherArguments } from "#js/steps/panel_arguments.js";
 import { byHealth } from "#js/steps/panel_order.js";
 
@@ -32,8 +30,8 @@ export function launchPanel({ launch: row, code_lines: lines, death = null, judg
       ),
       neighbours(row, context),
     ),
-    ...(death ? [lastWords(death)] : []),
-    ...(judged ? [section("Judge", verdictSection(judged), "what the launch wrote, computed again from what it read")] : []),
+    ...(death ? [later(import("#js/crash/last_words.js"), ({ lastWords }) => [lastWords(death)])] : []),
+    ...(judged ? [section("Judge", later(import("#js/judged/verdict.js"), ({ verdictSection }) => verdictSection(judged)), "what the launch wrote, computed again from what it read")] : []),
     ...(bad.length ? [section("NaN or infinity", argumentTable(row, first, context), `in ${bad.length} of ${plural(site.arguments.length, "tensor")}, the worst first`)] : []),
     facts(row, context),
     section("Model source", modelSource(site.stacks)),
@@ -56,6 +54,13 @@ export function missingPanel(text, close) {
 
 function closeButton(close) {
   return h("button", { type: "button", class: "icon", title: "Close (Esc)", "aria-label": "Close", onclick: () => close() }, "×");
+}
+
+/** Shows what few launches have as soon as its script is there. */
+function later(script, shown) {
+  const box = h("div", {});
+  script.then((module) => box.replaceChildren(...shown(module)));
+  return box;
 }
 
 function section(title, content, aside = "") {
