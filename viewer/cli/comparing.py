@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -16,6 +17,7 @@ from stepscope.viewer.cli.commands import (
     latest_option,
 )
 from stepscope.viewer.compare.rows import TOLERANCE
+from stepscope.viewer.errors import StepscopeError
 
 _SIDE = "A trace, or a part of it: TRACE#step=3, TRACE#rank=0."
 
@@ -31,9 +33,16 @@ _SIDE = "A trace, or a part of it: TRACE#step=3, TRACE#rank=0."
     help="Take tensors as equal whose minimum, maximum, mean and standard deviation differ by at most this relative "
     f"difference. [default: equal digests, or else {TOLERANCE:g}]",
 )
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.html",
+    help="Also write the comparison as one HTML file that asks the network for nothing.",
+)
 @json_option
 @latest_option
-def compare(left: str, right: str, tolerance: float | None, as_json: bool, latest: bool) -> None:
+def compare(left: str, right: str, tolerance: float | None, out: Path | None, as_json: bool, latest: bool) -> None:
     """Find the first launch whose results differ between two runs. Exit with 1 if anything differs."""
     from dataclasses import replace
 
@@ -42,6 +51,13 @@ def compare(left: str, right: str, tolerance: float | None, as_json: bool, lates
 
     ours, theirs = (replace(side, trace=chosen(side.trace, latest)) for side in map(comparing.wanted, (left, right)))
     found = comparing.compare(ours, theirs, tolerance)
+    if out is not None:
+        from stepscope.viewer.compare.html import render_html
+
+        try:
+            out.write_text(render_html(found), "utf-8")
+        except OSError as error:
+            raise StepscopeError(f"{out} cannot be written: {error.strerror}") from None
     if as_json:
         echo_json(found)
     else:

@@ -264,3 +264,23 @@ def test_ranks_of_one_trace_are_compared(tmp_path: Path) -> None:
         compare(wanted(asked[0]), wanted(asked[0][:-1] + "7"))
     found = wanted("a#rank=1#step=2")
     assert (found.trace, found.rank, found.step) == (["a"], 1, 2)
+
+
+def test_the_file_shows_both_sides_and_escapes_what_logs_say(asked: Any, tmp_path: Path) -> None:
+    program = Program().launch("<script>alert(1)</script>", ["primals_1"], ["buf0"]).launch("mul", ["buf0"], ["buf1"])
+    logs = []
+    for mean in (0.25, 0.375):
+        log = ValueLog(program)
+        log.call(program, buf0=Stat(mean=mean), buf1=Stat(mean=2 * mean))
+        logs.append(log.end())
+    out = tmp_path / "compare.html"
+    assert asked(*logs, "-o", str(out)).exit_code == 1
+    page = out.read_text("utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert "&lt;script&gt;alert(1)" in page
+    assert ('<td class="num">0.25</td>' in page, '<td class="num">0.375</td>' in page) == (True, True)
+    assert page.count("<circle") == 2  # the two buffers that differ
+    refused = asked(*logs, "-o", str(tmp_path / "none" / "compare.html"))
+    assert "cannot be written: No such file or directory" in str(refused.exception)
