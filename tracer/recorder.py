@@ -275,12 +275,10 @@ class Recorder(ContextDecorator):
         structured_log.add_handler(self._tap)
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-            # Dynamo traces through the hooks of a compiled optimizer, and must not trace more of ours than this.
-            if not torch.compiler.is_compiling():
-                self.guarded("optimizer", self._end_step, self._steps.on_optimizer, optimizer)
+        def end(optimizer: Any) -> None:
+            self.guarded("optimizer", self._end_step, self._steps.on_optimizer, optimizer)
 
-        self._optimizer_hook = register_optimizer_step_post_hook(after_step)
+        self._optimizer_hook = register_optimizer_step_post_hook(compat.optimizer_hook(end))
         self._attach_inductor()
 
     def _attach_inductor(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType, ModuleType
 from typing import Any
@@ -185,3 +185,22 @@ def _plain(value: Any) -> Any:
     except (TypeError, ValueError):
         text = json.dumps(repr(value))
     return json.loads(text) if len(text) <= 400 else text[:400] + "…"
+
+
+def optimizer_hook(end: Callable[[Any], None]) -> Callable[[Any, Any, Any], None]:
+    """Return the hook that calls `end` with an optimizer that has stepped, and hides it from Dynamo.
+
+    Dynamo traces through the hooks of a compiled optimizer. After a graph break it may run them, and trace
+    what they call.
+    """
+    import torch
+
+    hidden: list[Callable[[Any], None]] = []
+
+    def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not torch.compiler.is_compiling():
+            if not hidden and "torch._dynamo" in sys.modules:
+                hidden.append(torch.compiler.disable(end))  # type: ignore[no-untyped-call]
+            (hidden[0] if hidden else end)(optimizer)
+
+    return after_step
