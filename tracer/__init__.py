@@ -54,6 +54,7 @@ def trace(
     judge_kernels: str | Sequence[str] = (),
     check_recompute: bool = False,
     check_eager: int | str = 0,
+    judge_layers: bool = False,
     lifetimes: str = "log",
     lifetimes_every: int | None = None,
 ) -> Recorder:

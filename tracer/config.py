@@ -17,7 +17,7 @@ LIFETIMES = ("off", "log", "assert")
 GLOBS = ("kernels", "args", "judge_kernels")
 MOST = 2**63 - 1
 MOST_ELEMENTS = 1024
-FIXED = ("directory", "provenance", "check_recompute", "check_eager")
+FIXED = ("directory", "provenance", "check_recompute", "check_eager", "judge_layers")
 """Settings that cannot change during a recording, since the log is open and the programs are compiled."""
 
 _JUDGE = re.compile(r"off|first|last|[0-9]{1,18}|every:[1-9][0-9]{0,17}")
@@ -79,6 +79,9 @@ class TraceConfig:
     check_eager: int = 0
     """Number of the first calls of each compiled graph that also run in eager mode, on copies of the inputs, and are
     compared; 0 for none."""
+    judge_layers: bool = False
+    """Whether the layers of the compile are compared where compiled and eager code differ: Dynamo's graph, that of
+    AOTAutograd, those after passes, the kernels. Inductor's caches are off meanwhile."""
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -99,7 +102,7 @@ class TraceConfig:
         _check_number("save_quota_bytes", self.save_quota_bytes, 0)
         if self.max_bytes_per_tensor is not None:
             _check_number("max_bytes_per_tensor", self.max_bytes_per_tensor, 1)
-        for name in ("provenance", "verify_before", "check_recompute"):
+        for name in ("provenance", "verify_before", "check_recompute", "judge_layers"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(name, f"is {getattr(self, name)!r}; it must be True or False")
 
@@ -244,6 +247,7 @@ _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "provenance": _flag,
     "verify_before": _flag,
     "check_recompute": _flag,
+    "judge_layers": _flag,
 }
 
 

@@ -45,6 +45,7 @@ class GraphChecks(Protocol):
 
     def capture(self, output_graph: Any, module: Any) -> Any | None: ...
     def checked(self, graph: Any, compiled: Any) -> Any: ...
+    def detach(self) -> None: ...
 
 
 class PlainGraphs:
@@ -83,6 +84,8 @@ class PlainGraphs:
 
     def detach(self) -> None:
         self._undo.close()
+        if self._checks is not None:
+            self._checks.detach()
         while self._swaps:
             self._swaps.pop().restore()
 

@@ -32,6 +32,7 @@ _ESTIMATE = "the scheduler's estimate of memory"
 _RECOMPUTE = "the check of memory figures while Inductor reorders"
 _CHECKS = "Inductor's own checks of lifetimes"
 _LINES = "lines of model source"
+_BETWEEN = "the comparison of the layers of a compile"
 _EAGER = "the comparison with eager mode"
 
 PRIVATE_NAMES = (
@@ -95,6 +96,10 @@ PRIVATE_NAMES = (
     PrivateName("torch.utils._python_dispatch.TorchDispatchMode", _EAGER),
     PrivateName("torch._decomp.decomposition_table", _EAGER),
     PrivateName("torch.utils._pytree.tree_map", _EAGER),
+    PrivateName("torch._inductor.compile_fx.fx_codegen_and_compile", _BETWEEN),
+    PrivateName("torch._inductor.compile_fx._recursive_joint_graph_passes", _BETWEEN),
+    PrivateName("torch._inductor.compile_fx._recursive_post_grad_passes", _BETWEEN),
+    PrivateName("torch._inductor.output_code.CompiledFxGraph", _BETWEEN),
     PrivateName("torch._dynamo.compiled_autograd.compiled_autograd_enabled", _EAGER),
     PrivateName("torch._inductor.config.fallback_random", _EAGER),
     PrivateName("torch.Tensor._use_count", "which inputs are expected to be freed", since="2.13"),

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 def checks_of(config: TraceConfig, sink: CheckSink) -> EagerChecks | None:
     """Return the checks, or None if there are none."""
-    if not config.check_eager:
+    if not config.check_eager and not config.judge_layers:
         return None
     from stepscope.tracer.judge.eager_check import EagerChecks
 
-    return EagerChecks(sink, config.check_eager)
+    return EagerChecks(sink, config.check_eager or 1, with_layers=config.judge_layers)

@@ -12,16 +12,19 @@ from torch import Tensor
 
 from stepscope.tracer.inductor import captured_graph, eager_runs
 from stepscope.tracer.inductor.captured_graph import CapturedGraph
+from stepscope.tracer.inductor.compile_layers import CompileLayers
 from stepscope.tracer.inductor.float64_mode import WIDER, Float64Mode, Rounding
 from stepscope.tracer.judge.backward_check import BackwardCheck, Before, gradients_of
 from stepscope.tracer.judge.clones import Clones, NotComparable, copies, with_gradients
 from stepscope.tracer.judge.comparison import MOST_DIFFERENCES, Named, References, Side, structure, values
+from stepscope.tracer.judge.layers import Found, first_difference
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.layer_checks import LayerCheck, TensorDifference
 from stepscope.tracer.schema.record import Record
 
 ROUNDINGS: tuple[tuple[Rounding, int], ...] = (("random", 1), ("up", 0), ("down", 0), ("random", 2), ("random", 3))
 """The perturbed runs, in the order in which they are made, with their seeds."""
+Compared = tuple[list[TensorDifference], list[TensorDifference]]
 RANDOM = "it draws random numbers, and compiled code draws others than eager code"
 
 
@@ -37,12 +40,16 @@ class CheckSink(Protocol):
 class EagerChecks:
     """Wraps compiled graphs so that their first calls are checked."""
 
-    def __init__(self, sink: CheckSink, calls: int) -> None:
+    def __init__(self, sink: CheckSink, calls: int, *, with_layers: bool = False) -> None:
+        """Create the checks of the first `calls` calls; with `with_layers` what differs is looked for in each layer."""
         self._sink, self._calls = sink, calls
+        self._layers = CompileLayers(sink.failed) if with_layers else None
 
     def capture(self, output_graph: Any, module: Any) -> CapturedGraph | None:
         """Keep the graph that Dynamo is about to pass to a backend. Never raises."""
         try:
+            if self._layers is not None:
+                self._layers.attach()
             return captured_graph.keep(output_graph, module)
         except Exception as error:
             self._sink.failed("captured graph of the eager check", error)
@@ -50,7 +57,7 @@ class EagerChecks:
 
     def checked(self, graph: CapturedGraph, compiled: Any) -> Any:
         """Return `compiled` with its first calls checked."""
-        check = _GraphCheck(self._sink, graph, compiled, self._calls)
+        check = _GraphCheck(self._sink, graph, compiled, self._calls, with_layers=self._layers is not None)
 
         @functools.wraps(compiled)
         def run(*args: Any) -> Any:
@@ -58,10 +65,16 @@ class EagerChecks:
 
         return run
 
+    def detach(self) -> None:
+        """Remove the hooks in the compiler; calls of graphs that were compiled before are no longer checked."""
+        if self._layers is not None:
+            self._layers.detach()
+
 
 class _GraphCheck:
-    def __init__(self, sink: CheckSink, graph: CapturedGraph, compiled: Any, calls: int) -> None:
+    def __init__(self, sink: CheckSink, graph: CapturedGraph, compiled: Any, calls: int, *, with_layers: bool) -> None:
         self._sink, self._graph, self._compiled, self._calls = sink, graph, compiled, calls
+        self._with_layers = with_layers
         self._begun = 0
         self._lock = threading.RLock()
 
@@ -73,7 +86,7 @@ class _GraphCheck:
         """Call the compiled graph and check this call. What the compiled code raises is raised."""
         with self._lock:
             call, self._begun = self._begun, self._begun + 1
-        run = _EagerRun(self._sink, self._graph, call, args)
+        run = _EagerRun(self._sink, self._graph, call, args, self._compiled if self._with_layers else None)
         run.guarded("forward", run.prepare)
         result = self._compiled(*args)
         run.guarded("forward", lambda: run.compare(result))
@@ -83,8 +96,11 @@ class _GraphCheck:
 class _EagerRun:
     """One checked call."""
 
-    def __init__(self, sink: CheckSink, graph: CapturedGraph, call: int, args: tuple[Any, ...]) -> None:
-        self._sink, self._graph, self._call, self._args = sink, graph, call, args
+    def __init__(
+        self, sink: CheckSink, graph: CapturedGraph, call: int, args: tuple[Any, ...], layered: Any | None
+    ) -> None:
+        """Create it; `layered` is the compiled graph if the layers are compared where the results differ."""
+        self._sink, self._graph, self._call, self._args, self._layered = sink, graph, call, args, layered
         self._pristine: list[Any] | None = None
 
     def guarded(self, phase: Literal["forward", "backward"], function: Callable[[], None]) -> None:
@@ -134,7 +150,14 @@ class _EagerRun:
         if not is_random:
             wrong, off = values(before, after, named, self._graph.eps, self._references)
             differences = [*wrong, *differences]
-        self._conclude("forward", differences, off, len(after.results), RANDOM if is_random else None)
+        found = Found()
+        if self._layered is not None and not is_random and (differences or off):
+
+            def compare(one: Side, other: Side) -> Compared:
+                return self._compared(one, other, named, self._references)
+
+            found = first_difference(before, after, lambda: self._in_layer()[1], compare)
+        self._conclude("forward", differences, off, len(after.results), RANDOM if is_random else None, found)
         if not is_random:
             self._watch_backward(clones, before, after)
 
@@ -157,9 +180,34 @@ class _EagerRun:
 
         named = Named([f"gradient of {self._graph.inputs[position]}" for position in wanted])
         before, after = Side([], eager), Side([], compiled)
-        differences = structure(before, after, named)
+
+        def compare(one: Side, other: Side) -> Compared:
+            return self._compared(one, other, named, references)
+
+        def run() -> Side:
+            with torch.enable_grad():
+                clones, side = self._in_layer()
+            with eager_runs.apart(self._states):
+                return Side([], gradients_of(side.results, clones, gradients, wanted))
+
+        differences, off = compare(before, after)
+        found = Found()
+        if self._layered is not None and (differences or off):
+            found = first_difference(before, after, run, compare)
+        self._conclude("backward", differences, off, len(wanted), None, found)
+
+    def _compared(self, before: Side, after: Side, named: Named, references: Callable[[int], References]) -> Compared:
+        """Return what differs, and in what only `before` is far from float64."""
         wrong, off = values(before, after, named, self._graph.eps, references)
-        self._conclude("backward", [*wrong, *differences], off, len(wanted), None)
+        return [*wrong, *structure(before, after, named)], off
+
+    def _in_layer(self) -> tuple[Clones, Side]:
+        """Call the compiled graph on copies; it runs the layer that is switched on."""
+        assert self._pristine is not None
+        assert self._layered is not None
+        with eager_runs.apart(self._states):
+            clones = with_gradients(copies(self._pristine), self._before.like)
+            return clones, Side(list(self._layered(*clones.values)), clones.values)
 
     # Runs in float64.
 
@@ -206,17 +254,18 @@ class _EagerRun:
         off: list[TensorDifference],
         tensors: int,
         why: str | None,
+        found: Found,
     ) -> None:
         if differences:
-            self._write(phase, "differs", why, tensors, differences)
+            self._write(phase, "differs", why, tensors, differences, found)
         elif why is not None:
             self._write(phase, "not_compared", why, tensors, [])
         else:
-            self._write(phase, "eager_is_off" if off else "agrees", None, tensors, off)
+            self._write(phase, "eager_is_off" if off else "agrees", None, tensors, off, found)
 
     def _write(
         self, phase: Literal["forward", "backward"], verdict: Any, why: str | None, tensors: int,
-        differences: list[TensorDifference],
+        differences: list[TensorDifference], found: Found | None = None,
     ) -> None:  # fmt: skip
         graph = self._graph
         if verdict == "not_compared":
@@ -226,6 +275,7 @@ class _EagerRun:
             LayerCheck(
                 graph.compile_id, self._call, phase, "eager", "compiled", verdict, why, tensors,
                 len({one.name for one in differences}), graph.frame, differences[:MOST_DIFFERENCES],
+                found.steps if found else [], found.nodes if found else [],
             )
         )  # fmt: skip
 

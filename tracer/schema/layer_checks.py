@@ -43,6 +43,22 @@ class TensorDifference:
 
 
 @dataclass(frozen=True)
+class LayerStep:
+    """Two neighbouring layers of a compile, run on the same inputs.
+
+    The layers are ``dynamo`` (the graph that Dynamo captured), ``aot`` (as AOTAutograd made it), ``joint`` (after the
+    joint-graph passes), ``post_grad`` (after the post-grad passes) and ``compiled`` (the kernels).
+    """
+
+    before: str
+    after: str
+    verdict: Literal["agrees", "eager_is_off", "differs", "not_compared"]
+    """As in `LayerCheck`, of the earlier layer instead of eager mode."""
+    text: str
+    """What differs, or why the layers were not compared; empty if they agree."""
+
+
+@dataclass(frozen=True)
 class LayerCheck(Record):
     """A call of a compiled graph that was also computed by an earlier layer of its compile, on copies of its inputs."""
 
@@ -68,3 +84,7 @@ class LayerCheck(Record):
     frame: Frame | None
     """The function of the model that Dynamo captured."""
     differences: list[TensorDifference] = field(default_factory=list)
+    layers: list[LayerStep] = field(default_factory=list)
+    """The layers between eager mode and the kernels, up to the first that differs; empty if they were not compared."""
+    nodes: list[str] = field(default_factory=list)
+    """The nodes that this layer changed, as lines of a unified diff; the graph itself if there is none before it."""

@@ -135,6 +135,12 @@ FOLDER = file_option(metavar="DIR", default="stepscope_trace", help="Write the l
     "results and gradients. N is 1 if it is left out.",
 )
 @click.option(
+    "--judge-layers",
+    is_flag=True,
+    help="Where compiled code differs from eager mode, name the layer of the compile in which it begins. Checks the "
+    "first call of each graph if --check-eager is not given; Inductor's caches are off.",
+)
+@click.option(
     "--fresh-cache",
     is_flag=True,
     help="Compile into an empty cache, and report its new files. It is removed afterwards, unless the program failed.",

@@ -2,7 +2,8 @@
 explain: other values, dtypes or shapes, a change of an input that is missing or wrong, or tensors that share memory in
 one and not in the other. The error against float64 decides: the compiled one is held against that of eager mode and
 against the effect of rounding errors after every operation. Differences of strides alone, or of requires_grad, are
-warnings. It is information only if float64 agrees with the compiled result, so that eager mode is the one that is off.
+warnings. With --judge-layers the graphs between Dynamo and the kernels ran on the same inputs as well, and
+the first of them that differs is named, with the nodes that it changed. It is information only if float64 agrees with the compiled result, so that eager mode is the one that is off.
 There is one finding per compiled graph and direction."""
 
 from __future__ import annotations
@@ -17,6 +18,14 @@ from stepscope.viewer.values.queries.layer_checks import LayerCheckRow, layer_ch
 
 SUMMARY = "A compiled graph and eager mode gave different results"
 
+LAYERS = {
+    "dynamo": "Dynamo's graph",
+    "aot": "the graph of AOTAutograd",
+    "joint": "the graph after the joint-graph passes",
+    "post_grad": "the graph after the post-grad passes",
+    "compiled": "the kernels",
+}
+"""Names of the layers."""
 _MILD = ("strides", "requires_grad")
 _NUMBERS = ("index", "before", "after", "float64", "allowed", "before_error", "after_error", "wrong", "elements")
 
@@ -38,7 +47,7 @@ def _finding(group: list[LayerCheckRow]) -> Timed:
         kind="layer_difference",
         severity=severity,
         title=_rounding(row, worst) if is_off else f"{_subject(row)} differs from {row.before}: {_said(worst)}",
-        proof=[line for line in (_values(worst, row), _others(row, worst)) if line],
+        proof=[line for line in (_values(worst, row), _layer(row) or _others(row, worst)) if line],
         rule=rule_of(__doc__),
         evidence={
             "layers": [row.before, row.after],
@@ -52,6 +61,9 @@ def _finding(group: list[LayerCheckRow]) -> Timed:
             "tensors": row.tensors,
             "calls": [one.call for one in group][:MOST_EXAMPLES],
             "not_compared": row.why,
+            "appears_between": [row.culprit["before"], row.culprit["after"]] if row.culprit else None,
+            "layer_steps": [_step(step) for step in row.layers],
+            "changed_nodes": row.nodes,
             "compile_id": row.compile_id,
         },
         page=compile_page(row.log, row.compile_id) if row.compile_id else "/",
@@ -99,6 +111,21 @@ def _others(row: LayerCheckRow, worst: dict[str, Any]) -> str:
     if not others:
         return ""
     return f"{plural(len(others), 'other difference')}: {others[0]['name']}, {others[0]['text']}"
+
+
+def _layer(row: LayerCheckRow) -> str:
+    """Return the layer in which the difference appears, with the first nodes that it changed."""
+    step = row.culprit
+    if step is None:
+        return "the layers agree with each other" if row.layers else ""
+    changed = [line for line in row.nodes if line[:1] in "+-" and line[:3] not in ("+++", "---")][:2]
+    nodes = f"; it changed {' and '.join(changed)}" if changed else ""
+    return f"it appears between {LAYERS[step['before']]} and {LAYERS[step['after']]}{nodes}"
+
+
+def _step(step: dict[str, Any]) -> str:
+    text = f" ({step['text']})" if step["text"] else ""
+    return f"{LAYERS[step['before']]} and {LAYERS[step['after']]}: {step['verdict'].replace('_', ' ')}{text}"
 
 
 def _number(value: float | None) -> str:

@@ -34,7 +34,7 @@ _COLUMNS = {
     ),
     "source": (
         "compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames", "layer_checks.frame",
-        "layer_checks.differences", "judged_buffers.source",
+        "layer_checks.differences", "layer_checks.nodes", "judged_buffers.source",
     ),
 }  # fmt: skip
 _KIND_OF_KEY = {"file": "paths", "function": "names", "code": "source"}

@@ -11,7 +11,7 @@ from stepscope.viewer.store.trace import Trace
 
 _ROWS = """
     SELECT c.log, l.rank, c.time_unix_ns, c.compile_id, c.call, c.phase, c."before", c."after", c.verdict, c.why,
-           c.tensors, c.differing, c.frame, c.differences
+           c.tensors, c.differing, c.frame, c.differences, c.layers, c.nodes
     FROM layer_checks c LEFT JOIN logs l ON l.log = c.log ORDER BY c.log, c.time_unix_ns
 """
 
@@ -36,13 +36,22 @@ class LayerCheckRow:
     frame: SourceLine | None
     differences: list[dict[str, Any]]
     """The fields of `TensorDifference`."""
+    layers: list[dict[str, Any]]
+    """The fields of `LayerStep`; empty if the layers were not compared."""
+    nodes: list[str]
+    """The nodes that the layer which differs has changed, as lines of a diff."""
+
+    @property
+    def culprit(self) -> dict[str, Any] | None:
+        """Return the first step whose layers differ; None if there is none, or it is unknown."""
+        return next((step for step in self.layers if step["verdict"] in ("differs", "eager_is_off")), None)
 
 
 def layer_checks(trace: Trace) -> list[LayerCheckRow]:
     """Return all comparisons in order of time."""
     found = []
-    for row in sql.named(trace, _ROWS, json=("frame", "differences")):
+    for row in sql.named(trace, _ROWS, json=("frame", "differences", "layers", "nodes")):
         row["frame"] = SourceLine(**row["frame"]) if row["frame"] else None
-        row["differences"] = row["differences"] or []
+        row |= {name: row[name] or [] for name in ("differences", "layers", "nodes")}
         found.append(LayerCheckRow(**row))
     return found
