@@ -33,6 +33,9 @@ class InnerGraphs:
     """After the joint-graph passes, and for training after the partition into forward and backward."""
     post_grad: GraphModule | None = None
     """After the post-grad passes, as it is lowered; None if no such pass ran."""
+    whole: tuple[GraphModule, GraphModule] | None = None
+    """In training, the graph of forward and backward together before and after the joint-graph passes; the forward has
+    it."""
 
     def of(self, layer: Layer) -> GraphModule | None:
         graph: GraphModule | None = getattr(self, layer)
@@ -55,6 +58,7 @@ class _Compiling(threading.local):
 
     depth = 0
     before_joint: GraphModule | None = None
+    after_joint: GraphModule | None = None
     current: InnerGraphs | None = None
 
 
@@ -106,9 +110,13 @@ class CompileLayers:
         self._undo.callback(setattr, module, name, original)
 
     def _joint(self, original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._compiling.depth == 0:
+        is_outermost = self._compiling.depth == 0
+        if is_outermost:
             self._compiling.before_joint = self._kept(graph)
-        return self._deeper(original, graph, *args, **kwargs)
+        result = self._deeper(original, graph, *args, **kwargs)
+        if is_outermost:
+            self._compiling.after_joint = self._kept(result)
+        return result
 
     def _post_grad(self, original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
         result = self._deeper(original, graph, *args, **kwargs)
@@ -125,9 +133,13 @@ class CompileLayers:
             self._compiling.depth -= 1
 
     def _inner(self, original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
-        before = self._compiling.before_joint if kwargs.get("is_inference") else None
-        self._compiling.before_joint = None
-        graphs = InnerGraphs(aot=before, joint=self._kept(graph))
+        before, after = self._compiling.before_joint, self._compiling.after_joint
+        self._compiling.before_joint = self._compiling.after_joint = None
+        graphs = InnerGraphs(joint=self._kept(graph))
+        if kwargs.get("is_inference"):
+            graphs.aot = before
+        elif before is not None and after is not None:
+            graphs.whole = before, after
         depth, outer = self._compiling.depth, self._compiling.current
         self._compiling.depth, self._compiling.current = 0, graphs
         try:

@@ -99,6 +99,7 @@ PRIVATE_NAMES = (
     PrivateName("torch._inductor.compile_fx.fx_codegen_and_compile", _BETWEEN),
     PrivateName("torch._inductor.compile_fx._recursive_joint_graph_passes", _BETWEEN),
     PrivateName("torch._inductor.compile_fx._recursive_post_grad_passes", _BETWEEN),
+    PrivateName("torch._inductor.compile", _BETWEEN),
     PrivateName("torch._inductor.output_code.CompiledFxGraph", _BETWEEN),
     PrivateName("torch._dynamo.compiled_autograd.compiled_autograd_enabled", _EAGER),
     PrivateName("torch._inductor.config.fallback_random", _EAGER),

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from stepscope.tracer.inductor import compat
+from stepscope.tracer.inductor.unrecorded import is_hidden
 from stepscope.tracer.schema import log_format
 
 LOGGER = "torch.__trace"
@@ -37,7 +38,7 @@ class StructuredLogTap(logging.Handler):
     def _emit(self, record: logging.LogRecord) -> None:
         metadata: dict[str, Any] = getattr(record, "metadata", {})
         payload: str | None = getattr(record, "payload", None)
-        if _is_about_its_log(metadata):
+        if _is_about_its_log(metadata) or (is_hidden() and "str" not in metadata):  # later records need its strings
             return
         prefix = log_format.encode_prefix(
             datetime.fromtimestamp(record.created), os.getpid(), _relative(record.pathname), record.lineno

@@ -25,6 +25,7 @@ from stepscope.tracer.inductor.scheduler.recompute_check import MOST_RECORDS, Mi
 from stepscope.tracer.inductor.sources import provenance
 from stepscope.tracer.inductor.sources.dynamo_graphs import Captured, CompiledLines, DynamoGraphs
 from stepscope.tracer.inductor.triton_configs import TritonConfigs
+from stepscope.tracer.inductor.unrecorded import is_hidden
 from stepscope.tracer.judge.plan import plans_of
 from stepscope.tracer.runtime import launches, ticks
 from stepscope.tracer.schema.constants import CACHED_ESTIMATE, CPP_WRAPPER
@@ -212,7 +213,7 @@ class WrapperHook:
     def on_load(self, module: ModuleType, key: str, path: str, *, from_cache: bool) -> None:
         """Instrument a loaded module if it is a wrapper. Never raises."""
         try:
-            if callable(getattr(module, "call", None)):
+            if callable(getattr(module, "call", None)) and not is_hidden():
                 with self._lock:  # a thread that loads the same module must not run it before it is instrumented
                     self._on_wrapper(module, key, path, from_cache)
         except Exception as error:

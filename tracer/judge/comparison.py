@@ -161,8 +161,8 @@ def _of_values(named: Named, position: int, tensor: Tensor, judged: Judged) -> T
     return _difference(named, position, "values", text, tensor, **numbers)
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+def _number(value: Any) -> str | None:
+    return repr(float(value)) if isinstance(value, int | float) else None
 
 
 def _difference(

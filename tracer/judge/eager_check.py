@@ -17,7 +17,7 @@ from stepscope.tracer.inductor.float64_mode import WIDER, Float64Mode, Rounding
 from stepscope.tracer.judge.backward_check import BackwardCheck, Before, gradients_of
 from stepscope.tracer.judge.clones import Clones, NotComparable, copies, with_gradients
 from stepscope.tracer.judge.comparison import MOST_DIFFERENCES, Named, References, Side, structure, values
-from stepscope.tracer.judge.layers import Found, first_difference
+from stepscope.tracer.judge.layers import Compare, Found, first_difference, tried
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.layer_checks import LayerCheck, TensorDifference
 from stepscope.tracer.schema.record import Record
@@ -151,12 +151,13 @@ class _EagerRun:
             wrong, off = values(before, after, named, self._graph.eps, self._references)
             differences = [*wrong, *differences]
         found = Found()
-        if self._layered is not None and not is_random and (differences or off):
+        if self._layered is not None and not is_random and (_is_worth_it(differences) or off):
 
             def compare(one: Side, other: Side) -> Compared:
                 return self._compared(one, other, named, self._references)
 
-            found = first_difference(before, after, lambda: self._in_layer()[1], compare)
+            found = first_difference(before, after, lambda: self._in_layer(self._layered)[1], compare)
+            self._try_settings(found, before, lambda compiled: self._in_layer(compiled)[1], compare)
         self._conclude("forward", differences, off, len(after.results), RANDOM if is_random else None, found)
         if not is_random:
             self._watch_backward(clones, before, after)
@@ -184,16 +185,17 @@ class _EagerRun:
         def compare(one: Side, other: Side) -> Compared:
             return self._compared(one, other, named, references)
 
-        def run() -> Side:
+        def run(compiled: Any = self._layered) -> Side:
             with torch.enable_grad():
-                clones, side = self._in_layer()
+                clones, side = self._in_layer(compiled)
             with eager_runs.apart(self._states):
                 return Side([], gradients_of(side.results, clones, gradients, wanted))
 
         differences, off = compare(before, after)
         found = Found()
-        if self._layered is not None and (differences or off):
+        if self._layered is not None and (_is_worth_it(differences) or off):
             found = first_difference(before, after, run, compare)
+            self._try_settings(found, before, run, compare)
         self._conclude("backward", differences, off, len(wanted), None, found)
 
     def _compared(self, before: Side, after: Side, named: Named, references: Callable[[int], References]) -> Compared:
@@ -201,13 +203,20 @@ class _EagerRun:
         wrong, off = values(before, after, named, self._graph.eps, references)
         return [*wrong, *structure(before, after, named)], off
 
-    def _in_layer(self) -> tuple[Clones, Side]:
-        """Call the compiled graph on copies; it runs the layer that is switched on."""
+    def _try_settings(self, found: Found, before: Side, run: Callable[[Any], Side], compare: Compare) -> None:
         assert self._pristine is not None
-        assert self._layered is not None
+        if not found.is_inductors:
+            return
+        with eager_runs.apart(self._states):
+            inputs = with_gradients(copies(self._pristine), self._before.like).values
+            found.settings = tried(self._graph, inputs, before, run, compare)
+
+    def _in_layer(self, compiled: Any) -> tuple[Clones, Side]:
+        """Call a compiled graph on copies; that of the program runs the layer that is switched on."""
+        assert self._pristine is not None
         with eager_runs.apart(self._states):
             clones = with_gradients(copies(self._pristine), self._before.like)
-            return clones, Side(list(self._layered(*clones.values)), clones.values)
+            return clones, Side(list(compiled(*clones.values)), clones.values)
 
     # Runs in float64.
 
@@ -256,12 +265,13 @@ class _EagerRun:
         why: str | None,
         found: Found,
     ) -> None:
-        if differences:
+        if _is_worth_it(differences):
             self._write(phase, "differs", why, tensors, differences, found)
         elif why is not None:
             self._write(phase, "not_compared", why, tensors, [])
         else:
-            self._write(phase, "eager_is_off" if off else "agrees", None, tensors, off, found)
+            verdict = "eager_is_off" if off else "agrees"
+            self._write(phase, verdict, None, tensors, [*off, *differences], found)
 
     def _write(
         self, phase: Literal["forward", "backward"], verdict: Any, why: str | None, tensors: int,
@@ -276,8 +286,14 @@ class _EagerRun:
                 graph.compile_id, self._call, phase, "eager", "compiled", verdict, why, tensors,
                 len({one.name for one in differences}), graph.frame, differences[:MOST_DIFFERENCES],
                 found.steps if found else [], found.nodes if found else [],
+                found.settings if found else [],
             )
         )  # fmt: skip
+
+
+def _is_worth_it(differences: list[TensorDifference]) -> bool:
+    """Return whether there is a difference other than of strides, which fake tensors often predict wrongly."""
+    return any(one.what != "strides" for one in differences)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

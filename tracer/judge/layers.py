@@ -7,13 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from stepscope.tracer.inductor import numeric_settings
+from stepscope.tracer.inductor.captured_graph import CapturedGraph
 from stepscope.tracer.inductor.compile_layers import InnerGraphs, Layer, LayerMissing, lines_of, running
 from stepscope.tracer.judge.clones import NotComparable
 from stepscope.tracer.judge.comparison import Side
-from stepscope.tracer.schema.layer_checks import LayerStep, TensorDifference
+from stepscope.tracer.schema.layer_checks import LayerStep, SettingTrial, TensorDifference
 
 INNER: tuple[Layer, ...] = ("aot", "joint", "post_grad")
 MOST_LINES = 60
+_NAMES = "before", "after"
 MILD = frozenset(("strides", "requires_grad"))
 """Differences that layers may have among each other, since the kernels are the first to fix strides."""
 
@@ -28,6 +31,14 @@ class Found:
     steps: list[LayerStep] = field(default_factory=list)
     nodes: list[str] = field(default_factory=list)
     """The change of the graph in that layer, as lines of a unified diff."""
+    settings: list[SettingTrial] = field(default_factory=list)
+    """The settings that were tried where a layer of Inductor differs."""
+
+    @property
+    def is_inductors(self) -> bool:
+        """Return whether the first layer that differs belongs to Inductor."""
+        last = self.steps[-1] if self.steps else None
+        return last is not None and last.verdict in ("differs", "eager_is_off") and last.after != "aot"
 
 
 def first_difference(first: Side, last: Side, run: Callable[[], Side], compare: Compare) -> Found:
@@ -54,7 +65,7 @@ def first_difference(first: Side, last: Side, run: Callable[[], Side], compare: 
             continue
         next_graph = ran[-1]
         if _step(found, name, layer, compare(side, result)):
-            found.nodes = _changed(graph, next_graph, layer)
+            found.nodes = _changed(graph, ran, layer)
             return found
         name, side, graph = layer, result, next_graph
     _step(found, name, "compiled", compare(side, last))
@@ -73,14 +84,39 @@ def _step(
     return bool(told)
 
 
-def _changed(before: InnerGraphs | None, after: InnerGraphs, layer: Layer) -> list[str]:
-    """Return what a pass changed; for the first graph that was kept, the graph itself."""
+def _changed(before: InnerGraphs | None, ran: Sequence[InnerGraphs], layer: Layer) -> list[str]:
+    """Return what the passes before `layer` changed; the graph itself if there is none before it, or if no pass did."""
+    after = ran[-1]
     new = after.of(layer)
     earlier = INNER[: INNER.index(layer)]
     old = next((graph for one in reversed(earlier) if (graph := after.of(one)) is not None), None)
+    whole = next((graphs.whole for graphs in ran if graphs.whole is not None), None)
+    if before is None and whole is not None:
+        old, new = whole
     if new is None:
         return []
-    if old is None or before is None:
-        return lines_of(new)[:MOST_LINES]
-    diff = difflib.unified_diff(lines_of(old), lines_of(new), "before", "after", n=2, lineterm="")
-    return list(diff)[:MOST_LINES]
+    diff = [] if old is None else list(difflib.unified_diff(lines_of(old), lines_of(new), *_NAMES, n=2, lineterm=""))
+    return (diff or lines_of(new))[:MOST_LINES]
+
+
+def tried(
+    graph: CapturedGraph,
+    inputs: Sequence[Any],
+    first: Side,
+    run: Callable[[Callable[..., Any]], Side],
+    compare: Compare,
+) -> list[SettingTrial]:
+    """Compile the graph again with one setting of Inductor at a time, and compare with eager mode, which gave `first`.
+
+    `run` calls a compiled graph on fresh copies of the inputs.
+    """
+    trials = []
+    for name, value in numeric_settings.untried():
+        try:
+            with numeric_settings.changed(name, value):
+                wrong, off = compare(first, run(numeric_settings.compiled(graph.module, inputs)))
+            is_gone = not any(one.what not in MILD for one in (*wrong, *off))
+            trials.append(SettingTrial(name, str(value), "removes" if is_gone else "stays"))
+        except Exception as error:
+            trials.append(SettingTrial(name, str(value), "not_compared", f"{type(error).__name__} was raised"))
+    return trials

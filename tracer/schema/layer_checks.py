@@ -28,10 +28,10 @@ class TensorDifference:
     elements: int | None = None
     index: list[int] | None = None
     """The index of the worst element."""
-    before: float | None = None
-    """The worst element in the first of the two layers."""
-    after: float | None = None
-    float64: float | None = None
+    before: str | None = None
+    """The worst element in the first of the two layers, as text: ``0.25``, ``nan``, ``-inf``."""
+    after: str | None = None
+    float64: str | None = None
     """The worst element if the graph is computed in float64."""
     allowed: float | None = None
     """The error that rounding explains at the worst element; None for integers."""
@@ -59,6 +59,19 @@ class LayerStep:
 
 
 @dataclass(frozen=True)
+class SettingTrial:
+    """The graph, compiled once more with a setting of Inductor changed, beside eager mode."""
+
+    name: str
+    """The setting, such as ``pattern_matcher``, in `torch._inductor.config`."""
+    value: str
+    verdict: Literal["removes", "stays", "not_compared"]
+    """Whether the difference is gone with the setting."""
+    text: str = ""
+    """Why it was not compared; else empty."""
+
+
+@dataclass(frozen=True)
 class LayerCheck(Record):
     """A call of a compiled graph that was also computed by an earlier layer of its compile, on copies of its inputs."""
 
@@ -74,7 +87,8 @@ class LayerCheck(Record):
     after: str
     """The layer that is compared with it: ``compiled``."""
     verdict: Literal["agrees", "eager_is_off", "differs", "not_compared"]
-    """``eager_is_off``: float64 agrees with the later layer, and the first one is visibly off."""
+    """``eager_is_off``: float64 agrees with the later layer, and the first one is visibly off. Strides alone may differ
+    under ``agrees``; `differences` then has them."""
     why: str | None
     """The reason for which values were not compared, as a clause; None if they were."""
     tensors: int
@@ -88,3 +102,5 @@ class LayerCheck(Record):
     """The layers between eager mode and the kernels, up to the first that differs; empty if they were not compared."""
     nodes: list[str] = field(default_factory=list)
     """The nodes that this layer changed, as lines of a unified diff; the graph itself if there is none before it."""
+    settings: list[SettingTrial] = field(default_factory=list)
+    """The settings that were tried; empty if the difference does not begin in Inductor."""

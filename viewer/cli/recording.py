@@ -207,6 +207,8 @@ def run(
     """Run a program and record it, as in: stepscope run -- python train.py --lr 1e-3"""
     if command[0].startswith("--"):
         _refuse_option(command[0].partition("=")[0])
+    if command[0].removeprefix("-").isdecimal():  # the parser takes a negative number for the command
+        raise StepscopeError(f"--check-eager takes a number of calls from 0 on, not {command[0]}.")
     if aoti and aoti not in AOTI_LEVELS:
         raise StepscopeError(f"--aoti is {aoti!r}; it must be {', '.join(AOTI_LEVELS[:-1])} or save.")
     if not crash and (max_runs != MAX_RUNS or timeout is not None or sanitizer):

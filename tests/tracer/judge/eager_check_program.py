@@ -17,6 +17,7 @@ from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
 import stepscope
+from stepscope.tracer.inductor import numeric_settings
 
 Program = Callable[[], Any]
 
@@ -74,6 +75,58 @@ def wrong_gradient() -> Any:
         result = torch.compile(lambda x, w: (x @ w).sin())(torch.rand(4, 4), weight)
         result.sum().backward()
     return result, weight.grad
+
+
+def hidden_overflow() -> Any:
+    """A pattern replaces what overflows in float16 by an operator that does not."""
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5)
+        return torch.softmax(scores, -1) @ v
+
+    return torch.compile(run)(*(torch.randn(1, 2, 16, 64, dtype=torch.float16) * 100 for _ in range(3)))
+
+
+def returned_input() -> Any:
+    """Adding zeros is removed, and the output is the input itself."""
+    return torch.compile(lambda x: torch.empty(3).zero_().add(x))(torch.rand(3))
+
+
+def planted(setting: str, old: Any, new: Any, function: Callable[[Tensor], Tensor], *, trains: bool = False) -> Program:
+    """Return a program in which a pass replaces one operator by another."""
+
+    def change(graph: torch.fx.Graph) -> None:
+        for node in graph.nodes:
+            if node.target is old:
+                node.target = new
+
+    def run() -> Any:
+        value = (torch.rand(4, 4) + 0.5).requires_grad_(trains)
+        with torch._inductor.config.patch({setting: change, "force_disable_caches": True}):
+            result = torch.compile(lambda x: function(x))(value)
+            if trains:
+                result.sum().backward()  # type: ignore[no-untyped-call]
+        return result, value.grad
+
+    return run
+
+
+aten = torch.ops.aten
+PLANTED = {
+    "post_grad_0": planted("post_grad_custom_pre_pass", aten.sin.default, aten.cos.default, lambda x: x.sin() * 2),
+    "post_grad_1": planted("post_grad_custom_post_pass", aten.exp.default, aten.expm1.default, lambda x: x.exp() * 2),
+    "post_grad_2": planted("post_grad_custom_pre_pass", aten.amax.default, aten.amin.default, lambda x: x.amax(1)),
+    "post_grad_3": planted("post_grad_custom_pre_pass", aten.sub.Tensor, aten.add.Tensor, lambda x: x.sin() - x),
+    "post_grad_4": planted("post_grad_custom_pre_pass", aten.gt.Scalar, aten.lt.Scalar, lambda x: (x > 0.9) * 1),
+    "post_grad_5": planted(
+        "post_grad_custom_pre_pass", aten.exp.default, aten.sigmoid.default, lambda x: x.exp() * 2, trains=True
+    ),
+    "joint_0": planted("joint_custom_pre_pass", aten.sin.default, aten.cos.default, lambda x: x.sin() * 2),
+    "joint_1": planted("joint_custom_post_pass", aten.floor.default, aten.ceil.default, lambda x: (x * 3).floor()),
+    "joint_2": planted("joint_custom_pre_pass", aten.mul.Tensor, aten.add.Tensor, lambda x: x.sin() * x.cos()),
+    "joint_3": planted("joint_custom_pre_pass", aten.cos.default, aten.sin.default, lambda x: x.sin() * 2, trains=True),
+}
+"""Programs with a pass that makes the graph wrong; the layer is in the name."""
 
 
 def better_than_eager() -> Any:
@@ -139,9 +192,9 @@ def _(x: Tensor) -> Tensor:
 
 
 PROGRAMS: tuple[Program, ...] = (
-    overlapping, lost_mutation, wrong_alias, wrong_gradient, better_than_eager, healthy, random, subclass,
-    out_of_memory,
+    wrong_gradient, better_than_eager, healthy, random, subclass, out_of_memory,
 )  # fmt: skip
+LAYERED: tuple[Program, ...] = (overlapping, lost_mutation, wrong_alias, hidden_overflow, returned_input)
 
 
 def results(program: Program) -> list[Any]:
@@ -150,15 +203,23 @@ def results(program: Program) -> list[Any]:
     return [*tree_leaves(program()), torch.get_rng_state()]
 
 
+def equal(one: Any, other: Any) -> bool:
+    if one is None:
+        return other is None
+    return bool(torch.equal(one, other) or ((one == other) | (one.isnan() & other.isnan())).all())
+
+
 def main(folder: str) -> None:
-    for program in PROGRAMS:
-        plain = results(program)
+    numeric_settings.SETTINGS = (("max_fusion_size", 1), ("use_joint_graph_passes", False))  # others take as long each
+    programs = {program.__name__: program for program in (*PROGRAMS, *LAYERED)} | PLANTED
+    for name, program in programs.items():
+        plain = results(program) if name not in PLANTED else None
         taken.clear()
-        with stepscope.trace(Path(folder, program.__name__), check_eager=1):
+        with stepscope.trace(Path(folder, name), check_eager=1, judge_layers=program not in PROGRAMS):
             checked = results(program)
         taken.clear()
-        same = [torch.equal(a, b) or bool((a.isnan() & b.isnan()).any()) for a, b in zip(plain, checked, strict=True)]
-        sys.stdout.write(f"{program.__name__} {'same' if all(same) else 'other'}\n")
+        same = plain is None or (all(map(equal, plain, checked)) and len(plain) == len(checked))
+        sys.stdout.write(f"{name} {'same' if same else 'other'}\n")
 
 
 if __name__ == "__main__":

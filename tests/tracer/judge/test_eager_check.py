@@ -99,6 +99,36 @@ def test_what_cannot_be_compared_is_said(ran: tuple[Path, dict[str, str]], name:
     assert any(why in title and "with eager mode" in title for title in said)
 
 
+@pytest.mark.parametrize(
+    ("name", "pair", "removed_by"),
+    [
+        ("overlapping", ["post_grad", "compiled"], "max_fusion_size=1"),
+        ("lost_mutation", ["dynamo", "aot"], None),
+        ("wrong_alias", ["joint", "post_grad"], None),
+        ("hidden_overflow", ["aot", "joint"], "use_joint_graph_passes=False"),
+        ("returned_input", ["aot", "joint"], "use_joint_graph_passes=False"),
+    ],
+)
+def test_the_layer_is_named(ran: tuple[Path, dict[str, str]], name: str, pair: list[str], removed_by: str) -> None:
+    (finding,), rows = read(ran, name)
+    assert finding.evidence["appears_between"] == pair
+    gone = [text.removesuffix(": it is gone") for text in finding.evidence["settings"] if text.endswith("it is gone")]
+    assert gone == ([removed_by] if removed_by else [])
+    assert any("it appears between" in line for line in finding.proof)
+    assert bool(rows[0].nodes) == (pair[1] != "compiled")
+
+
+@pytest.mark.parametrize("name", [*(f"post_grad_{n}" for n in range(6)), *(f"joint_{n}" for n in range(4))])
+def test_a_wrong_pass_is_named(ran: tuple[Path, dict[str, str]], name: str) -> None:
+    """The joint graph of training has other inputs, so its passes belong to the step from Dynamo's graph."""
+    findings, _ = read(ran, name)
+    assert findings
+    after = name.rpartition("_")[0]
+    assert {finding.evidence["appears_between"][1] for finding in findings} == {after}
+    changed = [line for finding in findings for line in finding.evidence["changed_nodes"]]
+    assert changed
+
+
 def test_the_option_needs_a_number(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "stepscope", "run", "-o", str(tmp_path), "--check-eager", "train.py", "x.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,10 +1,11 @@
-"""A compiled graph and the same graph in eager mode, on copies of the same inputs, gave results that rounding does not
-explain: other values, dtypes or shapes, a change of an input that is missing or wrong, or tensors that share memory in
-one and not in the other. The error against float64 decides: the compiled one is held against that of eager mode and
-against the effect of rounding errors after every operation. Differences of strides alone, or of requires_grad, are
-warnings. With --judge-layers the graphs between Dynamo and the kernels ran on the same inputs as well, and
-the first of them that differs is named, with the nodes that it changed. It is information only if float64 agrees with the compiled result, so that eager mode is the one that is off.
-There is one finding per compiled graph and direction."""
+"""A compiled graph and the same graph in eager mode, on copies of the same inputs, gave results that rounding does
+not explain: other values, dtypes or shapes, a change of an input that is missing or wrong, or tensors that share
+memory in one and not in the other. The error against float64 decides: the compiled one is held against that of
+eager mode and against the effect of rounding errors after every operation. A difference of requires_grad alone is
+a warning, and strides alone do not count. With --judge-layers the graphs between Dynamo and the kernels ran on the
+same inputs as well, and the first of them that differs is named, with the nodes that it changed. It is information
+only if float64 agrees with the compiled result, so that eager mode is the one that is off. There is one finding
+per compiled graph and direction."""
 
 from __future__ import annotations
 
@@ -64,6 +65,7 @@ def _finding(group: list[LayerCheckRow]) -> Timed:
             "appears_between": [row.culprit["before"], row.culprit["after"]] if row.culprit else None,
             "layer_steps": [_step(step) for step in row.layers],
             "changed_nodes": row.nodes,
+            "settings": [_trial(trial) for trial in row.settings],
             "compile_id": row.compile_id,
         },
         page=compile_page(row.log, row.compile_id) if row.compile_id else "/",
@@ -120,7 +122,14 @@ def _layer(row: LayerCheckRow) -> str:
         return "the layers agree with each other" if row.layers else ""
     changed = [line for line in row.nodes if line[:1] in "+-" and line[:3] not in ("+++", "---")][:2]
     nodes = f"; it changed {' and '.join(changed)}" if changed else ""
-    return f"it appears between {LAYERS[step['before']]} and {LAYERS[step['after']]}{nodes}"
+    removes = [f"{trial['name']}={trial['value']}" for trial in row.settings if trial["verdict"] == "removes"]
+    gone = f"; it is gone with {' or with '.join(removes)}" if removes else ""
+    return f"it appears between {LAYERS[step['before']]} and {LAYERS[step['after']]}{gone}{nodes}"
+
+
+def _trial(trial: dict[str, Any]) -> str:
+    how = {"removes": "it is gone", "stays": "it stays"}.get(trial["verdict"], f"not compared, {trial['text']}")
+    return f"{trial['name']}={trial['value']}: {how}"
 
 
 def _step(step: dict[str, Any]) -> str:
@@ -128,5 +137,7 @@ def _step(step: dict[str, Any]) -> str:
     return f"{LAYERS[step['before']]} and {LAYERS[step['after']]}: {step['verdict'].replace('_', ' ')}{text}"
 
 
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.6g}"
+def _number(value: float | str | None) -> str:
+    if value is None:
+        return "unknown"
+    return value if isinstance(value, str) else f"{value:.6g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,10 @@ from stepscope.viewer.store.trace import Trace
 
 _ROWS = """
     SELECT c.log, l.rank, c.time_unix_ns, c.compile_id, c.call, c.phase, c."before", c."after", c.verdict, c.why,
-           c.tensors, c.differing, c.frame, c.differences, c.layers, c.nodes
+           c.tensors, c.differing, c.frame, c.differences, c.layers, c.nodes, c.settings
     FROM layer_checks c LEFT JOIN logs l ON l.log = c.log ORDER BY c.log, c.time_unix_ns
 """
+_ELEMENTS = ("before", "after", "float64")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class LayerCheckRow:
     nodes: list[str]
     """The nodes that the layer which differs has changed, as lines of a diff."""
 
+    settings: list[dict[str, Any]]
+    """The fields of `SettingTrial`; empty if none was tried."""
+
     @property
     def culprit(self) -> dict[str, Any] | None:
         """Return the first step whose layers differ; None if there is none, or it is unknown."""
@@ -50,8 +55,18 @@ class LayerCheckRow:
 def layer_checks(trace: Trace) -> list[LayerCheckRow]:
     """Return all comparisons in order of time."""
     found = []
-    for row in sql.named(trace, _ROWS, json=("frame", "differences", "layers", "nodes")):
+    for row in sql.named(trace, _ROWS, json=("frame", "differences", "layers", "nodes", "settings")):
         row["frame"] = SourceLine(**row["frame"]) if row["frame"] else None
-        row |= {name: row[name] or [] for name in ("differences", "layers", "nodes")}
+        row |= {name: row[name] or [] for name in ("differences", "layers", "nodes", "settings")}
+        row["differences"] = [one | {name: _number(one[name]) for name in _ELEMENTS} for one in row["differences"]]
         found.append(LayerCheckRow(**row))
     return found
+
+
+def _number(text: str | None) -> float | str | None:
+    """Return a finite number as such, since JSON has no others."""
+    try:
+        value = float(text or "")
+    except ValueError:
+        return text
+    return value if math.isfinite(value) else text
