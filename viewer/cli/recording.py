@@ -205,10 +205,7 @@ def run(
     **settings: Any,
 ) -> None:
     """Run a program and record it, as in: stepscope run -- python train.py --lr 1e-3"""
-    if command[0].startswith("--"):
-        _refuse_option(command[0].partition("=")[0])
-    if command[0].removeprefix("-").isdecimal():  # the parser takes a negative number for the command
-        raise StepscopeError(f"--check-eager takes a number of calls from 0 on, not {command[0]}.")
+    _check_command(command[0])
     if aoti and aoti not in AOTI_LEVELS:
         raise StepscopeError(f"--aoti is {aoti!r}; it must be {', '.join(AOTI_LEVELS[:-1])} or save.")
     if not crash and (max_runs != MAX_RUNS or timeout is not None or sanitizer):
@@ -287,6 +284,14 @@ def demo(out: Path) -> None:
 def _trace(result: RunResult, out: Path) -> Path:
     """Return the folder of a run, or its log if the folder holds logs of earlier runs too."""
     return result.logs[0] if result.has_earlier_logs and len(result.logs) == 1 else out
+
+
+def _check_command(first: str) -> None:
+    """Raise an error for an option or a number that the parser took for the command."""
+    if first.startswith("--"):
+        _refuse_option(first.partition("=")[0])
+    if first.removeprefix("-").isdecimal():
+        raise StepscopeError(f"--check-eager takes a number of calls from 0 on, not {first}.")
 
 
 def _refuse_option(name: str) -> None:
