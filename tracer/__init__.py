@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stepscope.tracer.runtime.lifetimes.lifecycle_checks import tracked_empty_strided as tracked_empty_strided
     from stepscope.tracer.runtime.lifetimes.mismatches import LifetimeError as LifetimeError
 
-__all__ = ["ConfigError", "TraceConfig", "__version__", "configure", "judge", "step", "trace"]
+__all__ = ["ConfigError", "TraceConfig", "__version__", "configure", "judge_calls", "step", "trace"]
 __all__ += ["LifetimeError", "check_memory_step", "track_tensor", "tracked_empty_strided"]
 
 
@@ -86,9 +86,10 @@ def configure(**changes: Any) -> bool:
 
 
 @contextmanager
-def judge() -> Iterator[bool]:
+def judge_calls() -> Iterator[bool]:
     """Judge the launches of the compiled calls that begin inside, in any thread; yield whether a recording runs.
 
+    This is `stepscope.judge`.
     Each launch is recomputed from the inputs that it reads, in eager code and in float64, which takes tens of times
     as long as the launch. Results, gradients and random numbers stay the same.
     """

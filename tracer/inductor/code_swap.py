@@ -233,6 +233,9 @@ class _Hooks:
     def _judge(self, plan: FunctionPlan) -> None:
         if plan.entry is not None:
             self.judged[plan.entry] = [], _judge_hook("enter", "", plan.inputs, plan.entry)
+        if plan.leave is not None:
+            results = [operand.variable for operand in plan.results]
+            self.judged[plan.leave] = _judge_hook("leave", "", results, plan.leave), []
         for number, launch in plan.launches.items():
             statement = plan.statements[number]
             given = [operand.variable for operand in launch.operands]

@@ -34,6 +34,7 @@ _CHECKS = "Inductor's own checks of lifetimes"
 _LINES = "lines of model source"
 _BETWEEN = "the comparison of the layers of a compile"
 _EAGER = "the comparison with eager mode"
+_JUDGE = "verdicts on launches"
 
 PRIVATE_NAMES = (
     PrivateName("torch._inductor.codecache.PyCodeCache", RECORDING, ("load_by_key_path", "modules", "linemaps")),
@@ -42,6 +43,15 @@ PRIVATE_NAMES = (
     PrivateName("torch._inductor.debug._inductor_triton_kernel_to_post_grad_node_info", _LINES),
     PrivateName("torch._ops.OpOverload", RECORDING, ("overloadpacket",)),
     PrivateName("torch._ops.HigherOrderOperator", RECORDING),
+    PrivateName("torch._ops.OpOverloadPacket", _JUDGE, ("overloads",)),
+    PrivateName("torch._inductor.graph.GraphLowering", _JUDGE, ("run", "run_node", "buffers", "operations")),
+    PrivateName("torch._inductor.scheduler.Scheduler", _JUDGE, ("mutation_real_name",)),
+    PrivateName("torch._inductor.ir.IRNode", _JUDGE),
+    PrivateName("torch._inductor.ir.ConcatKernel", _JUDGE, ("inputs", "origins")),
+    PrivateName("torch._inductor.ir.ExternKernel", _JUDGE, ("inputs", "origins", "op_overload")),
+    PrivateName("torch._inductor.ir.MutationLayoutSHOULDREMOVE", _JUDGE, ("real_layout",)),
+    PrivateName("torch._inductor.ir.as_storage_and_layout", _JUDGE),
+    PrivateName("torch._inductor.ir.is_storage_and_layout", _JUDGE),
     PrivateName("torch._inductor.config.trace", _LINES, ("provenance_tracking_level",)),
     PrivateName("torch._inductor.codegen.wrapper.PythonWrapperCodegen", RECORDING, ("writeline",)),
     PrivateName(

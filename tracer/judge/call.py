@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from stepscope.tracer.inductor import compat
@@ -19,6 +20,7 @@ from stepscope.tracer.judge.targets import CannotJudge
 from stepscope.tracer.judge.verdicts import CallVerdicts, Detail, Unwritten, Verdict
 
 MOVES = (random_moves(1), upward)
+NOT_DIRECT = "it is wrong, or an input is that holds no value of the graph and could not be judged"
 
 
 class Save(NamedTuple):
@@ -45,6 +47,9 @@ class CallJudge:
         self._integrity = Integrity()
         self._symbols: dict[str, int | float] = {}
         self._given: list[Any] = []
+        self._position = 0
+        """Number of launches that have returned, those of subgraphs included."""
+        self._sites: list[int] = []
 
     def enter(self, values: Sequence[Any]) -> None:
         """Learn the symbols from the inputs of the call."""
@@ -63,8 +68,7 @@ class CallJudge:
 
     def before(self, site: int, values: Sequence[Any]) -> None:
         """Look at what a launch is about to read, and copy what it may change."""
-        plan = self._plan.launches[site]
-        position = self.result.launches
+        plan, position = self._plan.launches[site], self._position
         self._given = []
         with _undisturbed():
             written = {
@@ -92,8 +96,11 @@ class CallJudge:
 
     def after(self, site: int, values: Sequence[Any]) -> None:
         """Judge what a launch has written."""
-        plan = self._plan.launches[site]
-        position = self.result.launches
+        plan, position = self._plan.launches[site], self._position
+        self._position += 1
+        self._sites.append(site)
+        if plan.is_subgraph:
+            return
         self.result.launches += 1
         try:
             with _undisturbed():
@@ -107,6 +114,17 @@ class CallJudge:
                 self._judge(plan, position, values)
         finally:
             self._given = []
+
+    def leave(self, values: Sequence[Any]) -> None:
+        """Look at what the call returns, which later calls read."""
+        with _undisturbed():
+            for operand, value in zip(self._plan.results, values, strict=True):
+                if operand.holds is None or not _is_plain(value):
+                    continue
+                change = self._integrity.change(operand.variable, operand.holds, value)
+                if change is not None and self._sites:
+                    at = change.writer if change.writer is not None else len(self._sites) - 1
+                    self.result.changes.append((at, self._sites[at], replace(change, is_result=True)))
 
     def _judge(self, plan: LaunchPlan, position: int, values: Sequence[Any]) -> None:
         reasons = [one.why_not for one in plan.written if one.why_not is not None]
@@ -135,6 +153,8 @@ class CallJudge:
             try:
                 comparison: rule.Comparison | None = judging.comparison(written)
                 why = None
+                if comparison is not None and comparison.broken and not group.is_direct:
+                    comparison, why = None, NOT_DIRECT
             except CannotJudge as error:
                 comparison, why = None, str(error)
             verdict = Verdict(
@@ -193,9 +213,12 @@ class _Judging:
         self._stored, self._group, self._given, self._symbols = stored, group, given, symbols
         self._after = after
         self._done: dict[str, Mapping[Value, Any] | CannotJudge] = {}
-        dtypes = [stored.nodes[name].dtype for name in group.fragment.nodes()]
-        dtypes += [stored.nodes[one.value.node].dtype for one in group.written if one.value is not None]
-        self._spacing = max((_spacing(one) for one in dtypes if one is not None), default=0.0)
+        targets = {one.value.node for one in group.written if one.value is not None}
+        spacings = {name: _spacing(stored.nodes[name].dtype) for name in {*group.fragment.nodes(), *targets}}
+        self._spacing = max(spacings.values(), default=0.0)
+        between = [one for name, one in spacings.items() if name not in targets and one > 0.0]
+        self._distance = max(between, default=self._spacing) / 2
+        """How far inputs are moved: rounding in between is that of the values in between, not of inputs and results."""
 
     def comparison(self, written: Written) -> rule.Comparison:
         """Compare one buffer. Raises CannotJudge."""
@@ -221,7 +244,7 @@ class _Judging:
         assert value is not None
         if not self._spacing:
             return []
-        modes = [Mode(double=True, move=move, distance=self._spacing / 2) for move in MOVES]
+        modes = [Mode(double=True, move=move, distance=self._distance) for move in MOVES]
         return [self._target(f"moved {n}", mode, value) for n, mode in enumerate(modes)]
 
     def _target(self, name: str, mode: Mode, value: Value) -> Any:
@@ -290,9 +313,11 @@ def _is_plain(value: Any) -> bool:
     return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
 
 
-def _spacing(dtype: str) -> float:
+def _spacing(dtype: str | None) -> float:
     import torch
 
+    if dtype is None:
+        return 0.0
     found = getattr(torch, dtype)
     return float(torch.finfo(found).eps) if found.is_floating_point or found.is_complex else 0.0
 

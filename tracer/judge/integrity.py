@@ -15,7 +15,7 @@ class Contents(NamedTuple):
     sum: Any
 
 
-@dataclass
+@dataclass(frozen=True)
 class Change:
     """A buffer that is not what its producer wrote."""
 
@@ -24,6 +24,8 @@ class Change:
     producer: int | None
     writer: int | None
     """Position of the last launch in between that wrote to the same memory; None if none did."""
+    is_result: bool = False
+    """Whether the call returns the buffer; else a launch reads it."""
 
 
 class Integrity:

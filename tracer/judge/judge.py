@@ -53,6 +53,9 @@ class GuardedJudge:
     def after(self, site: int, values: Sequence[Any]) -> None:
         self._do(self.judge.after, site, values)
 
+    def leave(self, values: Sequence[Any]) -> None:
+        self._do(self.judge.leave, values)
+
     def _do(self, function: Callable[..., None], *arguments: Any) -> None:
         if not self._is_on:
             return
@@ -159,7 +162,9 @@ def _records(found: CallVerdicts, graph: int, call: int, step: int, spent_ns: in
     for detail in found.details[:MOST_DETAILS]:
         yield _buffer(detail, graph, call, step)
     for launch, site, change in found.changes[:MOST_DETAILS]:
-        yield ClobberedInput(graph, call, step, launch, site, change.variable, True, change.producer, change.writer)
+        yield ClobberedInput(
+            graph, call, step, launch, site, change.variable, True, change.producer, change.writer, change.is_result
+        )
     for one in found.unwritten[:MOST_DETAILS]:
         yield ClobberedInput(graph, call, step, one.launch, one.site, one.variable, False, None, None)
 

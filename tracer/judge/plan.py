@@ -55,6 +55,9 @@ class Group:
     written: list[Written]
     leaves: dict[Value, tuple[int, Place]]
     """The operand that holds each leaf, and the part of it."""
+    is_direct: bool = True
+    """Whether the leaves are what the launch read. Else they are older values, since it read a buffer that holds no
+    value of the graph, and an error may be that of the launch which wrote that buffer."""
 
 
 @dataclass
@@ -62,6 +65,8 @@ class LaunchPlan:
     site: int
     kernel: str
     operands: list[Operand] = field(default_factory=list)
+    is_subgraph: bool = False
+    """Whether it calls another function of the wrapper, whose launches are judged by themselves."""
     after: list[str] = field(default_factory=list)
     written: list[Written] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
@@ -76,6 +81,9 @@ class FunctionPlan:
     inputs: list[str] = field(default_factory=list)
     launches: dict[int, LaunchPlan] = field(default_factory=dict)
     """The launches by their site."""
+    results: list[Operand] = field(default_factory=list)
+    """What the function returns at `leave`."""
+    leave: ast.stmt | None = None
     statements: dict[int, ast.stmt] = field(default_factory=dict)
 
 
@@ -124,13 +132,22 @@ class _Planner:
 
     def _block(self, body: list[ast.stmt]) -> None:
         for statement in body:
-            for event in self.source.events.get(statement, []):
+            events = self.source.events.get(statement, [])
+            if isinstance(statement, ast.Return) and not events and statement is body[-1]:
+                self._leave(statement)
+            for event in events:
                 if isinstance(event, LaunchStatement):
                     self._launch(event)
                 else:
                     self._memory(event, statement)
             for name in ("body", "orelse", "finalbody"):
                 self._block(getattr(statement, name, None) or [])
+
+    def _leave(self, statement: ast.Return) -> None:
+        names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        held = ((name, self.holds.get(name)) for name in sorted(names & self.holds.keys()))
+        self.plan.leave = statement
+        self.plan.results = [Operand(name, "in", buffer) for name, buffer in held if buffer is not None]
 
     def _kind(self, buffer: str) -> tuple[str, str]:
         found = self.stored.buffers.get(buffer) if self.stored is not None else None
@@ -162,7 +179,7 @@ class _Planner:
         self.holds[name] = name
 
     def _launch(self, launch: LaunchStatement) -> None:
-        found = LaunchPlan(launch.site.site, launch.site.kernel)
+        found = LaunchPlan(launch.site.site, launch.site.kernel, is_subgraph=launch.site.kind == "subgraph")
         self.plan.launches[found.site], self.plan.statements[found.site] = found, launch.statement
         uses: dict[str, Use] = {}
         for argument in launch.site.arguments[: len(launch.expressions)]:
@@ -209,6 +226,9 @@ class _Planner:
     # How the buffers are recomputed.
 
     def _judge(self, launch: LaunchPlan) -> None:
+        if launch.is_subgraph:
+            launch.written.clear()
+            return
         read = self._leaves(launch, ("in", "inout"))
         by_inputs: list[Written] = []
         others: list[Group] = []
@@ -224,7 +244,7 @@ class _Planner:
                 try:
                     leaves = read | self._leaves(launch, ("other",))
                     fragment = fragment_of(self.stored, [written.value], leaves.__contains__)
-                    others.append(Group(fragment, [written], leaves))
+                    others.append(Group(fragment, [written], leaves, is_direct=False))
                 except CannotJudge:
                     written.why_not = str(first)
         if by_inputs and self.stored is not None:

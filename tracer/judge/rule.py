@@ -5,7 +5,8 @@ inputs moved by half a unit in the last place, and u the spacing of the coarsest
 
 - element: |c - r| may be ELEMENT times the error that rounding explains, which is the largest |e - r| or |p - r| of the
   element's row (last dimension), plus u |r|;
-- mean: the root of the mean square of c - r may be MEAN times that of the explained errors plus 0.3 u times that of r;
+- mean: the root of the mean square of c - r may be MEAN times that of the explained errors plus 0.3 u times that of r,
+  for buffers of at least FEWEST elements;
 - bias: the share of r in c - r, which a wrong factor changes, may be BIAS times that in e - r and p - r, plus u by the
   square root of the number of elements;
 - integers and booleans must be equal where eager and float64 agree;
@@ -24,6 +25,9 @@ ELEMENT_LOW = 4.0
 """Limit for bfloat16 and float16, whose rounding errors are less often large than those of long sums in float32."""
 MEAN = 4.0
 BIAS = 12.0
+BIAS_LOW = 4.0
+FEWEST = 64
+"""Number of elements from which on their mean says something that the part of elements does not."""
 LOW_PRECISION = 1e-4
 EAGER_OFF = 64.0
 """Number of times by which eager code must exceed what explains its error, for the note that it is off."""
@@ -84,7 +88,8 @@ def near(compiled: Any, eager: Any, spacing: float) -> Comparison | None:
         return None
     explained = unit * _norm(e)
     norm, share = _norm(difference), abs(_share(difference.double(), e.double()))
-    if norm > explained or share > (BIAS - 2.0) * unit / sqrt(compiled.numel()):
+    most_bias = (BIAS if spacing < LOW_PRECISION else BIAS_LOW) - 2.0
+    if norm > explained or share > most_bias * unit / sqrt(compiled.numel()):
         return None
     return Comparison("near", norm / (MEAN * explained) if explained else 0.0)
 
@@ -164,9 +169,10 @@ class _Errors:
         worst = int(ratios.argmax())
         element = float(ratios.flatten()[worst])
         rms = _norm(explained) + 0.3 * self.spacing_of_output * _norm(self.reference) + torch.finfo(self.dtype).tiny
-        mean = _norm(self.of_c) / (MEAN * rms)
         count = max(1, int(self.fine.sum()))
-        bias = abs(self.share_c) / (BIAS * (abs(self.share_e) + of_moved + self.spacing_of_output / sqrt(count)))
+        mean = _norm(self.of_c) / (MEAN * rms) if count >= FEWEST else 0.0
+        most_bias = BIAS if self.spacing < LOW_PRECISION else BIAS_LOW
+        bias = abs(self.share_c) / (most_bias * (abs(self.share_e) + of_moved + self.spacing_of_output / sqrt(count)))
         broken = [name for name, one in (("element", element), ("mean", mean), ("bias", bias)) if one > 1.0]
         bad = int((ratios > 1.0).sum())
         if bool(self.new.any()):

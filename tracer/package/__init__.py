@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stepscope.tracer import __version__ as __version__
     from stepscope.tracer import check_memory_step as check_memory_step
     from stepscope.tracer import configure as configure
-    from stepscope.tracer import judge as judge
+    from stepscope.tracer import judge_calls as judge
     from stepscope.tracer import step as step
     from stepscope.tracer import trace as trace
     from stepscope.tracer import track_tensor as track_tensor
@@ -36,7 +36,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
     from stepscope import tracer
 
-    return getattr(tracer, name)
+    return getattr(tracer, "judge_calls" if name == "judge" else name)  # stepscope.tracer.judge is a package
 
 
 def load_ipython_extension(shell: Any) -> None:

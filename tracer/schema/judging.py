@@ -107,3 +107,5 @@ class ClobberedInput(Record):
     """The position of the launch that wrote the buffer; None for an input, or if nothing was written."""
     writer: int | None
     """The position of the last launch in between that wrote to the same memory; None if no launch did."""
+    is_result: bool = False
+    """Whether no launch reads the buffer, but the call returns it; `launch` is then the one that overwrote it."""

@@ -57,6 +57,7 @@ class ClobberedInputRow:
     is_written: bool
     producer: int | None
     writer: int | None
+    is_result: bool
     graph: int
     call: int
     site: int

@@ -202,7 +202,8 @@ CREATE TABLE judged_buffers (        -- buffers that are wrong, and those at whi
 CREATE TABLE clobbered_inputs (
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, call BIGINT, step BIGINT, launch BIGINT, site BIGINT,
     buffer VARCHAR, is_written BOOLEAN,
-    producer BIGINT, writer BIGINT   -- positions of launches in the call
+    producer BIGINT, writer BIGINT,  -- positions of launches in the call
+    is_result BOOLEAN
 );
 -- Calls of compiled graphs that were compared with an earlier layer of their compile.
 CREATE TABLE layer_checks (

@@ -37,6 +37,9 @@ def target_name(target: Any) -> str:
 
     if isinstance(target, torch._ops.OpOverload):
         return f"op:{target}"
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        overloads: list[str] = target.overloads()  # type: ignore[no-untyped-call]
+        return f"op:{target}.{overloads[0]}"
     if isinstance(target, torch._ops.HigherOrderOperator):
         return f"higher_order:{target._name}"
     module = getattr(target, "__module__", "") or ""

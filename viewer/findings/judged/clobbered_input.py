@@ -33,6 +33,9 @@ def _finding(evidence: Evidence, group: list[ClobberedInputRow]) -> Timed:
     if not row.is_written:
         what = f"reads {name}, to which nothing was written"
         proof = [f"no launch of the call wrote to {row.buffer} before launch {row.launch}"]
+    elif row.is_result:
+        what = f"overwrites {name}, which the call returns as {producer_kernel or 'the caller'} wrote it"
+        proof = [f"launch {producer} wrote it, and launch {writer or row.launch} wrote to its memory before the return"]
     else:
         what = f"reads {name}, which is not what {producer_kernel or 'the caller'} wrote"
         by = f"launch {writer} ({writer_kernel}) wrote to its memory" if writer else "no launch wrote to its memory"

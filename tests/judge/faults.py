@@ -1,0 +1,194 @@
+"""Plants faults in compiled models and counts which of them the judge names.
+
+``python -m tests.judge.faults [--dtype float32] [--most N] [MODEL...]``: each C++ kernel is replaced by variants of its
+source with one fault each, and each wrapper is loaded with a dropped launch, a wrong stride, or memory that is reused
+too early. A fault is *visible* if it changes a result or a gradient. It is *exact* if the judge names that kernel (or,
+for a wrapper, that kernel or buffer), and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._inductor.codecache import PyCodeCache
+
+import stepscope
+from tests.judge.cpp_variants import Kernel, compiled, kernels_of
+from tests.judge.models import MODELS
+from tests.judge.mutations import CPP, TRITON, WrapperFault, faults_of, wrapper_faults
+from tests.judge.reading import Judged, judged_in
+from tests.judge.triton_variants import compiled_triton, triton_kernels_of
+
+
+def step_of(name: str, dtype: torch.dtype, device: str = "cpu") -> Callable[[], list[Tensor]]:
+    """Return a function that runs one training step of a model and returns its results and gradients."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model, inputs = MODELS[name]()
+    model = model.to(device, dtype)
+    inputs = tuple(x.to(device, dtype if x.is_floating_point() else x.dtype) for x in inputs)
+    run = torch.compile(model)
+    weights = torch.rand(100_000, device=device) + 0.5
+
+    def step() -> list[Tensor]:
+        torch.manual_seed(1)
+        model.zero_grad(set_to_none=True)
+        out = run(*inputs)
+        (out.float() * weights[: out.numel()].view(out.shape)).sum().backward()
+        gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        return [out.detach().clone(), *gradients]
+
+    return step
+
+
+def differ(a: list[Tensor], b: list[Tensor]) -> bool:
+    return any(not torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+class Score:
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.innocent = 0
+
+    def add(self, place: str, kind: str, visible: bool, named: set[str], guilty: str) -> None:
+        is_named, others = guilty in named, named - {guilty}
+        self.innocent += bool(others)
+        outcome = "exact" if is_named and not others else "with others" if is_named else "missed"
+        self.counts[kind, outcome if visible or outcome != "missed" else "invisible"] += 1
+        self.counts[kind, "visible"] += visible
+        self.counts[kind, "visible exact"] += visible and outcome == "exact"
+        if (visible and outcome != "exact") or others:
+            print(f"  {place}: {kind}: {outcome}; named {sorted(named)}, guilty {guilty}", flush=True)
+
+    def report(self) -> None:
+        kinds = sorted({kind for kind, _ in self.counts})
+        for kind in kinds:
+            found = {outcome: n for (one, outcome), n in self.counts.items() if one == kind and n}
+            print(f"{kind}: {found}")
+        visible = sum(n for (_, outcome), n in self.counts.items() if outcome == "visible")
+        exact = sum(n for (_, outcome), n in self.counts.items() if outcome == "visible exact")
+        print(f"{exact} of {visible} visible faults named exactly, {self.innocent} with an innocent kernel accused")
+
+
+def wrappers() -> dict[str, Any]:
+    return {str(module.__file__): module for module in PyCodeCache.modules if hasattr(module, "call")}
+
+
+def kernel_faults(name: str, dtype: torch.dtype, most: int, score: Score, folder: Path, device: str = "cpu") -> None:
+    before = set(wrappers())
+    with stepscope.trace(folder, judge="every:1"):
+        step = step_of(name, dtype, device)
+        right = step()
+        stepscope.step()
+        modules = {path: module for path, module in wrappers().items() if path not in before}
+        planned: list[tuple[Any, str, str, Kernel]] = []
+        for path, module in modules.items():
+            text = Path(path).read_text("utf-8")
+            definitions = kernels_of(text) if device == "cpu" else triton_kernels_of(text)
+            for kernel, definition in definitions.items():
+                for fault in faults_of(definition.source, CPP if device == "cpu" else TRITON, most):
+                    planned.append((module, kernel, fault.kind, Kernel(definition.types, fault.source)))
+        sources = {n: one[3] for n, one in enumerate(planned)}
+        with tempfile.TemporaryDirectory() as scratch:
+            variants = compiled(sources, Path(scratch)) if device == "cpu" else compiled_triton(sources)
+        done: list[tuple[int, bool]] = []
+        for number, function in variants.items():
+            module, kernel, _, _ = planned[number]
+            original = getattr(module, kernel)
+            setattr(module, kernel, function)
+            try:
+                done.append((number, differ(step(), right)))
+            except RuntimeError as error:
+                print(f"  {name}: {kernel}: {str(error)[:200]}", flush=True)
+            finally:
+                setattr(module, kernel, original)
+            stepscope.step()
+    found = judged_in(folder)
+    positions = {number: position for position, number in enumerate(variants, 1)}
+    for number, visible in done:
+        _, kernel, kind, _ = planned[number]
+        position = positions[number]
+        score.add(f"{name} {dtype}".replace("torch.", ""), kind, visible, named_in(found, position), kernel)
+    if healthy := named_in(found, 0):
+        print(f"  {name} {dtype}: healthy, but accused {healthy}")
+        score.innocent += 1
+    left = len(planned) - len(variants)
+    print(f"{name} {dtype}: {len(done)} faults, {left} do not compile", flush=True)
+
+
+def named_in(found: Judged, step: int) -> set[str]:
+    wrong = {found.kernel(one) for one in found.wrong() if one["step"] == step}
+    return wrong | {one["buffer"] for one in found.inputs if one["step"] == step}
+
+
+def wrapper_fault(name: str, dtype: torch.dtype, fault: WrapperFault, original: str, right: list[Tensor], score: Score,
+                  folder: Path) -> None:  # fmt: skip
+    """Load a wrapper with a fault, which is in its file only while it is loaded."""
+    load = PyCodeCache.__dict__["load_by_key_path"]
+    with stepscope.trace(folder, judge="first"):
+        step = step_of(name, dtype)
+        inner = PyCodeCache.load_by_key_path
+
+        def faulty(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
+            file = Path(path)
+            text = file.read_text("utf-8")
+            if text != original:
+                return inner(key, path, *args, **kwargs)
+            file.write_text(fault.source, "utf-8")
+            try:
+                return inner(key, path, *args, **kwargs)
+            finally:
+                file.write_text(original, "utf-8")
+
+        hooked = PyCodeCache.__dict__["load_by_key_path"]
+        setattr(PyCodeCache, "load_by_key_path", classmethod(faulty))  # noqa: B010 - mypy rejects assigning to a method
+        try:
+            visible = differ(step(), right)
+        finally:
+            setattr(PyCodeCache, "load_by_key_path", hooked)  # noqa: B010
+    setattr(PyCodeCache, "load_by_key_path", load)  # noqa: B010
+    found = judged_in(folder)
+    named = {one["buffer"] for one in found.inputs}
+    if fault.kind == "wrong stride" or not named:  # else the launch that reads the wrong contents is named with them
+        named |= {found.kernel(one) for one in found.wrong()}
+    score.add(f"{name} {dtype}".replace("torch.", ""), fault.kind, visible, named, fault.guilty)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("models", nargs="*", default=[])
+    parser.add_argument("--dtype", nargs="*", default=["float32", "bfloat16"])
+    parser.add_argument("--most", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--wrappers", action="store_true", help="plant faults in wrappers, too")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    score = Score()
+    for name in options.models or MODELS:
+        for text in options.dtype:
+            dtype = getattr(torch, text)
+            with tempfile.TemporaryDirectory() as folder:
+                before = set(wrappers())
+                kernel_faults(name, dtype, options.most, score, Path(folder), options.device)
+                sources = [Path(path).read_text("utf-8") for path in wrappers() if path not in before]
+            if not options.wrappers:
+                continue
+            right = step_of(name, dtype)()
+            for source in sources:
+                for fault in wrapper_faults(source):
+                    with tempfile.TemporaryDirectory() as folder:
+                        wrapper_fault(name, dtype, fault, source, right, score, Path(folder))
+    score.report()
+    return score.innocent > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
