@@ -53,7 +53,7 @@ def main() -> int:
         inputs = tuple(x.cuda().to(dtype) if x.is_floating_point() else x.cuda() for x in inputs)
         with tempfile.TemporaryDirectory() as folder:
             with stepscope.trace(folder, judge="every:1"):
-                run = torch.compile(model, options=options)
+                run: Any = torch.compile(model, options=options)
                 for _ in range(2):
                     loss = run(*inputs).float().square().sum()
                     torch.autograd.backward(loss)
