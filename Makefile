@@ -8,7 +8,7 @@ NODE := $(shell command -v node 2>/dev/null)
 # The tests start hundreds of Python programs, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help demo test quick check bench bench-gpu bench-index bench-ingest bench-load bench-memory bench-units bench-viewer fuzz clean pictures compiler browser
+.PHONY: help demo test quick check bench bench-gpu bench-index bench-ingest bench-judge bench-load bench-memory bench-units bench-viewer fuzz clean pictures compiler browser
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z_-]*\):[^#]*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ bench: .venv/.installed-test compiler ## measure what recording costs and how fa
 	$(BIN)/python -m tests.benchmarks.bench_lifetimes
 	$(BIN)/python -m tests.benchmarks.bench_open
 	$(BIN)/python -m tests.benchmarks.bench_first_page
+
+bench-judge: .venv/.installed-test compiler ## what a judged step costs (minutes)
+	$(BIN)/python -m tests.benchmarks.bench_judge
 
 bench-memory: .venv/.installed-test ## how fast ten million births and deaths are queried and shown (minutes)
 	$(BIN)/python -m tests.benchmarks.bench_memory

@@ -71,8 +71,9 @@ def main() -> int:
         empty = peak_bytes(device)
     ways: dict[str, list[float]] = {"plain": [], "not judged": [], "judged": []}
     peaks: dict[str, int] = dict.fromkeys(ways, 0)
-    step = build(device)
-    step()
+    with tempfile.TemporaryDirectory() as folder, stepscope.trace(folder):  # the judge needs the compiler's record
+        step = build(device)
+        step()
     functions = wrapper_functions()
     plain = [(one, one.__code__) for one in functions]
     with tempfile.TemporaryDirectory() as folder:

@@ -180,10 +180,12 @@ class WrapperHook:
     def _plan_judge(
         self, wrapper: WrapperSource, hooks: launches.GraphHooks, key: str, facts: codegen_facts.CodegenFacts | None
     ) -> None:
-        """Make the plans by which calls are judged. A failure here loses verdicts, not launches."""
-        if not self._sink.judge.is_on:
-            hooks.judged = ()
-        elif not hooks.judged:
+        """Make the plans by which calls are judged, which name statements of `wrapper`.
+
+        A failure here loses verdicts, not launches.
+        """
+        hooks.judged = ()
+        if self._sink.judge.is_on:
             try:
                 records = facts.judge if facts is not None and facts.judge else judge_sidecar.read(key)
             except (OSError, ValueError):
