@@ -20,7 +20,9 @@ _IN_PLACE = re.compile(r"[a-z0-9]_$")
 @dataclass(frozen=True)
 class CapturedGraph:
     module: GraphModule
-    """The graph as it was before the backend changed it."""
+    """The graph as it was before the backend changed it, with its own tensors as further inputs."""
+    own_tensors: list[torch.Tensor]
+    """The tensors that the graph itself holds, such as those of an optimizer; the last inputs of `module`."""
     compile_id: str | None
     frame: Frame | None
     """The function that was captured."""
@@ -40,12 +42,15 @@ class CapturedGraph:
 
 def keep(output_graph: Any, module: GraphModule) -> CapturedGraph:
     """Return a copy of `module`, which Dynamo's `output_graph` is about to pass to a backend."""
-    nodes = list(module.graph.nodes)
+    made = copied(module)
+    own_tensors = _lifted(made)
+    nodes = list(made.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
     output = next(node for node in reversed(nodes) if node.op == "output")
     code = output_graph.root_tx.f_code
     return CapturedGraph(
-        module=copied(module),
+        module=made,
+        own_tensors=own_tensors,
         compile_id=compat.current_compile_id(),
         frame=Frame(code.co_filename, code.co_firstlineno, code.co_name, ""),
         inputs=[_name(node) for node in placeholders],
@@ -53,7 +58,7 @@ def keep(output_graph: Any, module: GraphModule) -> CapturedGraph:
         output_lines=[_changing_line(value) or _line(value) for value in output.args[0]],
         eps=max(map(_eps, nodes), default=torch.finfo(torch.float32).eps),
         draws_alike=_draws_alike(output_graph.compiler_fn),
-        obstacle=next((why for node in _all_nodes(module) if (why := _obstacle(node)) is not None), None),
+        obstacle=next((why for node in _all_nodes(made) if (why := _obstacle(node)) is not None), None),
     )
 
 
@@ -66,6 +71,36 @@ def copied(module: GraphModule) -> GraphModule:
         if isinstance(child, GraphModule):
             setattr(made, name, copied(child))
     return made
+
+
+def _lifted(module: GraphModule) -> list[torch.Tensor]:
+    """Make an input of each tensor that the graph holds, so that a run on copies cannot change it; return them."""
+    found: dict[int, tuple[torch.Tensor, Any]] = {}
+    last = next((node for node in reversed(module.graph.nodes) if node.op == "placeholder"), None)
+    for node in list(module.graph.nodes):
+        value = _attribute(node)
+        if not isinstance(value, torch.Tensor):
+            continue
+        if id(value) not in found:
+            first = next(iter(module.graph.nodes))
+            with module.graph.inserting_after(last) if last is not None else module.graph.inserting_before(first):
+                last = module.graph.placeholder(str(node.target).replace(".", "_"))
+            last.meta = dict(node.meta)
+            found[id(value)] = value, last
+        node.replace_all_uses_with(found[id(value)][1])
+        module.graph.erase_node(node)
+    module.recompile()
+    return [value for value, _ in found.values()]
+
+
+def _attribute(node: Any) -> Any:
+    """Return what a node takes from the graph's module; None for other nodes."""
+    if node.op != "get_attr":
+        return None
+    value = node.graph.owning_module
+    for part in str(node.target).split("."):
+        value = getattr(value, part)
+    return value
 
 
 def _draws_alike(backend: Any) -> bool:
@@ -111,6 +146,8 @@ def _all_nodes(module: GraphModule) -> list[Any]:
 
 def _obstacle(node: Any) -> str | None:
     target = node.target
+    if node.op == "call_module" or isinstance(_attribute(node), torch.Tensor):
+        return "a part of the graph has tensors of its own"
     if node.op != "call_function":
         return None
     if "c10d" in str(target) or str(getattr(target, "__module__", "")).startswith("torch.distributed"):

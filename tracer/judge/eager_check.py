@@ -86,7 +86,9 @@ class _GraphCheck:
         """Call the compiled graph and check this call. What the compiled code raises is raised."""
         with self._lock:
             call, self._begun = self._begun, self._begun + 1
-        run = _EagerRun(self._sink, self._graph, call, args, self._compiled if self._with_layers else None)
+        can_layer = self._with_layers and not self._graph.own_tensors  # a layer would change them
+        inputs = (*args, *self._graph.own_tensors)
+        run = _EagerRun(self._sink, self._graph, call, inputs, self._compiled if can_layer else None)
         run.guarded("forward", run.prepare)
         result = self._compiled(*args)
         run.guarded("forward", lambda: run.compare(result))

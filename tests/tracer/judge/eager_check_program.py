@@ -158,6 +158,17 @@ def healthy() -> Any:
     return found, changed, weight.grad, [one.grad for one in model.parameters()], list(model.buffers())
 
 
+def optimizer() -> Any:
+    """Its graph holds the parameters itself, and changes them."""
+    weight = nn.Parameter(torch.ones(4, 4))
+    adam = torch.optim.Adam([weight], lr=0.1, foreach=True)
+    step = torch.compile(lambda: adam.step())
+    for _ in range(2):
+        weight.grad = torch.rand(4, 4)
+        step()
+    return weight.detach()
+
+
 def random() -> Any:
     return torch.compile(lambda x: functional.dropout(x.sin(), 0.5))(torch.rand(4, 4))
 
@@ -192,7 +203,7 @@ def _(x: Tensor) -> Tensor:
 
 
 PROGRAMS: tuple[Program, ...] = (
-    wrong_gradient, better_than_eager, healthy, random, subclass, out_of_memory,
+    wrong_gradient, better_than_eager, healthy, optimizer, random, subclass, out_of_memory,
 )  # fmt: skip
 LAYERED: tuple[Program, ...] = (overlapping, lost_mutation, wrong_alias, hidden_overflow, returned_input)
 

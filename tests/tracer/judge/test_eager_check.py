@@ -85,6 +85,13 @@ def test_healthy_programs_agree(ran: tuple[Path, dict[str, str]]) -> None:
     assert len(rows) >= 7
 
 
+def test_tensors_that_a_graph_holds_change_once(ran: tuple[Path, dict[str, str]]) -> None:
+    findings, rows = read(ran, "optimizer")
+    assert not findings
+    assert rows
+    assert {row.verdict for row in rows} == {"agrees"}
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [("random", "draws random numbers"), ("subclass", "subclass Other"), ("out_of_memory", "not enough memory")],
