@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
 
 import stepscope
 from stepscope.tracer.inductor import numeric_settings
@@ -169,6 +170,16 @@ def optimizer() -> Any:
     return weight.detach()
 
 
+def random_backward() -> Any:
+    """The forward draws as eager mode does, and the backward draws again, where a part is recomputed."""
+    value = torch.rand(4, 4, requires_grad=True)
+    with torch._inductor.config.patch(fallback_random=True):
+        run = torch.compile(lambda x: checkpoint(lambda y: functional.dropout(y, 0.5).tanh(), x, use_reentrant=False))
+        result = run(value)
+        result.sum().backward()
+    return result, value.grad
+
+
 def random() -> Any:
     return torch.compile(lambda x: functional.dropout(x.sin(), 0.5))(torch.rand(4, 4))
 
@@ -203,7 +214,7 @@ def _(x: Tensor) -> Tensor:
 
 
 PROGRAMS: tuple[Program, ...] = (
-    wrong_gradient, better_than_eager, healthy, optimizer, random, subclass, out_of_memory,
+    wrong_gradient, better_than_eager, healthy, optimizer, random, random_backward, subclass, out_of_memory,
 )  # fmt: skip
 LAYERED: tuple[Program, ...] = (overlapping, lost_mutation, wrong_alias, hidden_overflow, returned_input)
 

@@ -92,6 +92,13 @@ def test_tensors_that_a_graph_holds_change_once(ran: tuple[Path, dict[str, str]]
     assert {row.verdict for row in rows} == {"agrees"}
 
 
+def test_a_backward_that_draws_again_is_not_compared(ran: tuple[Path, dict[str, str]]) -> None:
+    findings, rows = read(ran, "random_backward")
+    assert not findings
+    assert [(row.phase, row.verdict) for row in rows] == [("forward", "agrees"), ("backward", "not_compared")]
+    assert "draws random numbers" in (rows[1].why or "")
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [("random", "draws random numbers"), ("subclass", "subclass Other"), ("out_of_memory", "not enough memory")],
