@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stepscope.tracer.schema.statistics import NONFINITE
@@ -18,30 +20,40 @@ _DIFFERS = " OR ".join(
         "coalesce(abs(w.std - v.std) > 1e-2 * v.std, false)",
     ]
 )
-# `was` is the last row of the version that the launch read.
+_COMPARED = (*NONFINITE, "zero", "min", "max", "exact_min", "exact_max", "mean", "std", "largest")
+# A launch reads the last row of its version: written before the launch, or read before this reading. A call lies within
+# a step, so that whole steps are compared in parts.
 _CHANGED = f"""
-    WITH pairs AS (
-        SELECT v.value AS now, max(w.value) AS was
-        FROM value_rows v JOIN arguments a ON a.site = v.site AND a.argument = v.argument
-        JOIN value_rows w ON w.call = v.call AND w.site = a.version_site AND w.argument = a.version_argument
-         AND w.moment = a.version_moment AND w.part IS NOT DISTINCT FROM v.part
-         AND w.item IS NOT DISTINCT FROM coalesce(a.version_item, v.item)
-        WHERE v.moment = 'before' AND w.value < v.value
-          AND (w.launch < v.launch OR a.version_moment = 'before')
-        GROUP BY v.value
-    ), changed AS (
-        SELECT p.now, p.was, v.log, v.site, v.argument FROM pairs p
-        JOIN value_rows v ON v.value = p.now JOIN value_rows w ON w.value = p.was
-        WHERE v.nan IS NOT NULL AND w.nan IS NOT NULL AND v.numel = w.numel AND v.looked_at = w.looked_at
-          AND v.dtype = w.dtype AND ({_DIFFERS})
-    ), first AS (
-        SELECT min(now) AS now, arg_min(was, now) AS was, count(*) AS times FROM changed GROUP BY log, site, argument
+    WITH part AS (
+        SELECT value, log, site, argument, call, launch, moment, item, coalesce(part, '') AS part,
+               nan IS NOT NULL AS read, numel, looked_at, dtype, {", ".join(_COMPARED)}
+        FROM value_rows WHERE value BETWEEN $1 AND $2
+    ), v AS (
+        SELECT p.* EXCLUDE (item), a.version_site, a.version_argument, a.version_moment,
+               coalesce(a.version_item, p.item, -1) AS item,
+               CASE a.version_moment WHEN 'before' THEN p.value ELSE p.launch END AS key
+        FROM part p JOIN arguments a ON a.site = p.site AND a.argument = p.argument
+        WHERE p.moment = 'before' AND p.read AND a.version_site IS NOT NULL
+    ), w AS (
+        SELECT p.* EXCLUDE (item), coalesce(p.item, -1) AS item,
+               CASE p.moment WHEN 'before' THEN p.value ELSE p.launch END AS key
+        FROM part p
     )
-    SELECT f.now, f.was, v.log, v.step, s.graph, coalesce(nullif(a.name, ''), 'an argument') AS name,
-           coalesce(a.storage, a.buffer) AS buffer, f.times
-    FROM first f JOIN value_rows v ON v.value = f.now JOIN sites s ON s.site = v.site
-    LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument ORDER BY f.now LIMIT ?
+    SELECT min(v.value) AS now, arg_min(w.value, v.value) AS was, count(*) AS times, v.site, v.argument
+    FROM v ASOF JOIN w ON w.call = v.call AND w.site = v.version_site AND w.argument = v.version_argument
+     AND w.moment = v.version_moment AND w.part = v.part AND w.item = v.item AND v.key > w.key
+    WHERE w.read AND v.numel = w.numel AND v.looked_at = w.looked_at AND v.dtype = w.dtype AND ({_DIFFERS})
+    GROUP BY v.log, v.site, v.argument
 """
+_STEPS = "SELECT min(value), max(value) FROM value_rows GROUP BY log, step ORDER BY 1"
+_PLACES = """
+    SELECT v.value AS now, v.log, v.step, s.graph, coalesce(nullif(a.name, ''), 'an argument') AS name,
+           coalesce(a.storage, a.buffer) AS buffer
+    FROM value_rows v JOIN sites s ON s.site = v.site
+    LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument WHERE list_contains(?, v.value)
+"""
+PART = 300_000
+"""About the number of value rows that are compared at once."""
 _ROWS = f"SELECT {COLUMNS} FROM value_rows v WHERE list_contains(?, v.value)"
 
 
@@ -63,9 +75,28 @@ class ChangedValue:
 
 def changed_values(trace: Trace, most: int = 100) -> list[ChangedValue]:
     """Return the first change of each argument, at most `most` of them, in order of time."""
-    changes = sql.named(trace, _CHANGED, [most])
-    if not changes:
+    firsts: dict[tuple[int, int], tuple[int, int]] = {}
+    times: Counter[tuple[int, int]] = Counter()
+    for start, end in _parts(trace):
+        for now, was, count, *place in sql.rows(trace, _CHANGED, [start, end]):
+            firsts.setdefault((place[0], place[1]), (now, was))
+            times[place[0], place[1]] += count
+    found = sorted((now, was, times[place]) for place, (now, was) in firsts.items())[:most]
+    if not found:
         return []
-    values = sorted({change[side] for change in changes for side in ("now", "was")})
+    values = sorted({value for now, was, _ in found for value in (now, was)})
     rows = {row.value: row for row in value_rows(trace, sql.records(StoredValue, trace, _ROWS, [values]))}
-    return [ChangedValue(rows[change.pop("now")], rows[change.pop("was")], **change) for change in changes]
+    places = {one.pop("now"): one for one in sql.named(trace, _PLACES, [[now for now, _, _ in found]])}
+    return [ChangedValue(rows[now], rows[was], **places[now], times=count) for now, was, count in found]
+
+
+def _parts(trace: Trace) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last value row of parts of the trace, each of which consists of whole steps."""
+    first = last = -1
+    for start, end in sql.rows(trace, _STEPS):
+        if first >= 0 and end - first >= PART:
+            yield first, last
+            first = -1
+        first, last = start if first < 0 else first, end
+    if first >= 0:
+        yield first, last

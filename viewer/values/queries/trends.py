@@ -14,25 +14,27 @@ MOST_SERIES = 2_000
 LEAST_ELEMENTS = 16
 """Tensors with fewer elements do not count as parameters or activations."""
 _KEY = "v.log, v.site, v.argument, v.item, v.moment"
-_STEPS = "count(DISTINCT v.step)"
+_STEPS = "max(v.step) - min(v.step)"
+"""At least the number of steps less one: counting them would keep the steps of every tensor in memory."""
 _CLIMBED = f"""
     SELECT {_KEY} FROM value_rows v
     WHERE v.largest > 0 AND v.nan = 0 AND v.positive_infinity = 0 AND v.negative_infinity = 0 GROUP BY ALL
-    HAVING {_STEPS} > $least AND max(v.largest) >= $growth * min(v.largest) AND arg_max(v.step, v.largest) = max(v.step)
+    HAVING {_STEPS} >= $least AND max(v.largest) >= $growth * min(v.largest)
+       AND arg_max(v.step, v.largest) = max(v.step)
 """
 _JUMPED = f"""
     SELECT {_KEY} FROM value_rows v JOIN arguments a ON a.site = v.site AND a.argument = v.argument
     WHERE v.moment = 'before' AND a.held = 'input' AND v.numel >= {LEAST_ELEMENTS} AND v.l2 > 0 GROUP BY ALL
-    HAVING {_STEPS} > $least AND max(v.l2) >= $growth * min(v.l2)
+    HAVING {_STEPS} >= $least AND max(v.l2) >= $growth * min(v.l2)
 """
 _CONSTANT = f"""
     SELECT {_KEY} FROM value_rows v WHERE v.moment = 'after' AND v.min = v.max AND contains(v.dtype, 'float')
-    GROUP BY ALL HAVING {_STEPS} > $least AND max(v.max) > min(v.max) AND $growth > 0
+    GROUP BY ALL HAVING {_STEPS} >= $least AND max(v.max) > min(v.max) AND $growth > 0
 """
 _ZERO = f"""
     SELECT {_KEY} FROM value_rows v
     WHERE v.moment = 'after' AND v.numel >= {LEAST_ELEMENTS} AND contains(v.dtype, 'float') GROUP BY ALL
-    HAVING {_STEPS} > $least AND bool_and(v.zero = v.looked_at) AND $growth > 0
+    HAVING {_STEPS} >= $least AND bool_and(v.zero = v.looked_at) AND $growth > 0
 """
 _COURSES = """
     WITH chosen AS ({chosen}), by_step AS (
