@@ -36,9 +36,10 @@ def kept(trace: Trace) -> list[Finding] | None:
 
 
 def keep(trace: Trace, findings: list[Finding]) -> None:
-    """Keep the findings, unless JSON would change them, or a process may have died since: its log stays as it was."""
+    """Keep the findings, unless JSON would change them, a process may have died since (its log stays as it was), or
+    parts of the trace are missing now."""
     file = kept_file(trace.index)
-    if file is None or any(run.complete is False for run in list_runs(trace)):
+    if file is None or trace.notices or any(run.complete is False for run in list_runs(trace)):
         return
     try:
         text = orjson.dumps(findings)

@@ -169,12 +169,8 @@ class TemporaryFolder(tempfile.TemporaryDirectory[str]):
         self.cleanup()
 
 
-def temporary_folder() -> TemporaryFolder | None:
-    """Return a private folder that is removed when it is closed, or None if none can be created."""
-    return next(temporary_folders(), None)
-
-
 def temporary_folders() -> Iterator[TemporaryFolder]:
+    """Yield private folders, each of which is removed when it is closed, where one can be created."""
     for place in (tempfile.gettempdir, lambda: _SHARED_MEMORY):
         try:
             folder = TemporaryFolder(dir=place(), prefix="stepscope-", ignore_cleanup_errors=True)

@@ -23,8 +23,8 @@ from stepscope.viewer.overview.queries.runs import list_runs
 from stepscope.viewer.search.ask import ask
 from stepscope.viewer.search.queries.search import search
 from stepscope.viewer.store.open import open_trace
-from stepscope.viewer.store.parquet import views
-from stepscope.viewer.store.parquet.layout import read_store
+from stepscope.viewer.store.parquet import tables_file
+from stepscope.viewer.store.parquet.layout import TABLES, read_store
 from stepscope.viewer.store.trace import Trace
 from tests.logs.store_logs import without_ids, write_logs
 from tests.viewer.client import Client
@@ -64,8 +64,8 @@ def copied(made: Path, tmp_path: Path) -> Path:
 def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How the tables of a STORE are read: as views as if they were large, or as copies."""
     if request.param == "views":
-        monkeypatch.setattr(views, "_MOST_COPIED_BYTES", -1)
-        monkeypatch.setattr(views, "_COPIED_BYTES_EACH", -1)
+        monkeypatch.setattr(tables_file, "_MOST_COPIED_BYTES", -1)
+        monkeypatch.setattr(tables_file, "_COPIED_BYTES_EACH", -1)
     return str(request.param)
 
 
@@ -122,11 +122,71 @@ def test_opening_copies_small_tables_only(made: Path, store: Trace, tables: str)
     assert store.index_bytes == sum(path.stat().st_size for path in made.rglob("*.parquet"))
 
 
-def test_closing_leaves_nothing(made: Path) -> None:
+def test_tables_are_kept_until_the_store_changes(copied: Path) -> None:
+    with open_trace(copied) as trace:
+        first, inode = trace.index, trace.index.stat().st_ino
+        expected = rows_of_all_tables(trace)
+    assert first.parent.name == "indexes"
+    with open_trace(copied) as trace:
+        assert (trace.index, trace.index.stat().st_ino) == (first, inode)
+        assert rows_of_all_tables(trace) == expected
+    manifest = copied / "units" / "000003" / "manifest.json"
+    manifest.rename(copied / "away")
+    with open_trace(copied) as trace:
+        assert trace.index != first
+        assert not first.exists()  # that of an earlier state
+        assert trace.cursor().execute("SELECT count(*) FROM logs").fetchone() == (7,)
+    (copied / "away").rename(manifest)
+    with open_trace(copied) as trace:
+        assert rows_of_all_tables(trace) == expected
+
+
+@BOTH
+def test_copies_and_views_hold_the_rows_of_the_files(store: Trace, made: Path) -> None:
+    found = rows_of_all_tables(store)
+    for table, rows in found.items():
+        files = [str(path) for path in (made / "store").rglob(f"{table}.parquet")]
+        if files:
+            assert rows == sorted(map(repr, duckdb.execute(f"SELECT * FROM read_parquet({files})").fetchall())), table
+        else:
+            assert rows == []
+
+
+@pytest.mark.parametrize("broken", [b"", b"no database" * 1000])
+def test_a_broken_file_of_tables_is_written_again(broken: bytes, copied: Path) -> None:
+    with open_trace(copied) as trace:
+        expected, index = rows_of_all_tables(trace), trace.index
+    index.write_bytes(broken)
+    with open_trace(copied) as trace:
+        assert rows_of_all_tables(trace) == expected
+
+
+def test_without_a_cache_folder_closing_leaves_nothing(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> Path:
+        raise OSError("read-only file system")
+
+    monkeypatch.setattr(tables_file, "indexes_folder", refuse)
     trace = open_trace(made / "store")
+    assert trace.cursor().execute("SELECT count(*) FROM logs").fetchone() == (8,)
     assert trace.index.exists()
     trace.close()
     assert not trace.index.parent.exists()
+
+
+@BOTH
+def test_a_store_with_a_quote_in_its_path_opens(made: Path, tmp_path: Path) -> None:
+    odd = Path(shutil.copytree(made / "store", tmp_path / "it's {a} store"))
+    with open_trace(odd) as trace, open_trace(made / "store") as plain:
+        assert rows_of_all_tables(trace) == rows_of_all_tables(plain)
+
+
+def rows_of_all_tables(trace: Trace) -> dict[str, list[str]]:
+    """Return the sorted rows of every table but `meta`, whose counts are sums."""
+    return {
+        table: sorted(map(repr, trace.cursor().execute(f"SELECT * FROM {table}").fetchall()))
+        for table in TABLES
+        if table != "meta"
+    }
 
 
 # What a statement might try; {other} is a file beside those of the STORE, {own} is one of them.

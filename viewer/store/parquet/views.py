@@ -1,7 +1,5 @@
 """Opens a STORE as a trace: DuckDB views over its Parquet files, and copies of its small tables.
 
-A query of a view opens every file of its table, which takes longer than a query of a copy by a factor of ten.
-
 DuckDB reaches the files only through a read-only file system that contains no other files, so a statement of the user
 cannot reach anything else. Payloads are read from the logs.
 """
@@ -22,19 +20,12 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.log_files import change_of, resolve
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.ingest.unpack import unpack_stream
-from stepscope.viewer.store.cache_folder import spill_folder, temporary_folder
-from stepscope.viewer.store.index import SCHEMA
-from stepscope.viewer.store.isolated_connection import NAME, NO_EXTENSIONS, quoted
-from stepscope.viewer.store.parquet.layout import TABLES, Manifest, Store, check_schema, read_store
+from stepscope.viewer.store.cache_folder import spill_folder
+from stepscope.viewer.store.isolated_connection import NAME, NO_EXTENSIONS
+from stepscope.viewer.store.parquet.layout import Manifest, Store, check_schema, read_store
+from stepscope.viewer.store.parquet.tables_file import PROTOCOL, attach, attach_tables, attach_views, file_name
 from stepscope.viewer.store.trace import IN_MEMORY, PAYLOAD, Trace
 
-PROTOCOL = "stepscope"
-_BLOCK = 16_384
-_MOST_COPIED_BYTES = 1 << 20
-"""Size of the files of a table up to which it is copied."""
-_COPIED_BYTES_EACH = 1 << 13
-"""Mean size of the files of a table up to which it is copied, however many they are: such a file is mostly its footer,
-and reading the footers of thousands of ranks again takes seconds in each query."""
 _MISSING = Source(Path("–"), Path("–"), 0, 0)
 """Placeholder for a log that is not in the STORE."""
 
@@ -44,21 +35,21 @@ class StoreTrace(Trace):
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._scratch = temporary_folder()
         self._manifests = {manifest.number: manifest for manifest in store.manifests}
         self._in_reach: set[int] = set()
         self._out_of_reach: dict[int, str] = {}
         """Number of a log -> the reason why it cannot be reached."""
         self._tables = _StoreFiles(store)
-        views = Path(self._scratch.name, "views") if self._scratch is not None else IN_MEMORY
+        connection = _connection(store)
         try:
-            connection = connect_store(store, views)
-            connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+            tables = attach_tables(connection, store)
         except duckdb.Error as error:
-            if self._scratch is not None:
-                self._scratch.cleanup()
+            connection.close()
             raise StepscopeError(f"{store.root.address} cannot be opened: {_first_line(error)}.") from None
-        super().__init__([self._source(number) for number in range(max(self._manifests) + 1)], connection, views)
+        _use(connection)
+        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+        sources = [self._source(number) for number in range(max(self._manifests) + 1)]
+        super().__init__(sources, connection, tables.path, tables.held)
         for manifest in _one_of_each_folder(store.manifests):
             self._look_for(manifest)
 
@@ -78,11 +69,11 @@ class StoreTrace(Trace):
         return notices
 
     def unlocked(self) -> duckdb.DuckDBPyConnection:
-        return connect_store(self._store)
+        return connect_store(self._store, self.index)
 
     @property
     def connect_apart(self) -> Callable[[], duckdb.DuckDBPyConnection]:
-        return partial(connect_store, self._store)
+        return partial(connect_store, self._store, self.index)
 
     @property
     def is_one_file(self) -> bool:
@@ -104,11 +95,6 @@ class StoreTrace(Trace):
         except (OSError, StepscopeError) as error:
             self._out_of_reach[log] = getattr(error, "strerror", None) or str(error)
             return b""
-
-    def close(self) -> None:
-        super().close()
-        if self._scratch is not None:
-            self._scratch.cleanup()
 
     def _open_log(self, log: int) -> BinaryIO:
         manifest = self._manifests[log]
@@ -155,24 +141,26 @@ def open_store(address: str) -> StoreTrace:
     return StoreTrace(store)
 
 
-def connect_store(store: Store, views: Path = IN_MEMORY) -> duckdb.DuckDBPyConnection:
-    """Connect to the files of `store`; the connection can still be configured.
+def connect_store(store: Store, tables: Path) -> duckdb.DuckDBPyConnection:
+    """Connect to `store` and the file with its tables; the connection can still be configured."""
+    connection = _connection(store)
+    if tables == IN_MEMORY:
+        attach_views(connection, store)
+    else:
+        attach(connection, tables)
+    _use(connection)
+    return connection
 
-    The views are written to the file `views`, with copies of small tables. In memory there are views only, because
-    copying takes longer than the one statement for which such a connection is made.
-    """
+
+def _connection(store: Store) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config={**NO_EXTENSIONS, "temp_directory": spill_folder()})
     connection.register_filesystem(_StoreFiles(store))
     connection.execute("SET parquet_metadata_cache = true")
-    if views == IN_MEMORY:
-        connection.execute(f"ATTACH ':memory:' AS {NAME}")
-        _write_views(connection, NAME, store, with_copies=False)
-    else:
-        connection.execute(f"ATTACH {quoted(views)} AS building (BLOCK_SIZE {_BLOCK})")
-        _write_views(connection, "building", store, with_copies=True)
-        connection.execute(f"DETACH building; ATTACH {quoted(views)} AS {NAME} (READ_ONLY)")
-    connection.execute(f"USE {NAME}; SET allowed_directories = ['{PROTOCOL}://']")
     return connection
+
+
+def _use(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute(f"USE {NAME}; SET allowed_directories = ['{PROTOCOL}://']")
 
 
 class _StoreFiles(AbstractFileSystem):  # type: ignore[misc]
@@ -185,7 +173,7 @@ class _StoreFiles(AbstractFileSystem):  # type: ignore[misc]
         super().__init__()
         self._fs = store.root.fs
         self._known = {
-            _name(manifest, table): (store.root.table(manifest, table), file.size_bytes)
+            file_name(manifest, table): (store.root.table(manifest, table), file.size_bytes)
             for manifest in store.manifests
             for table, file in manifest.tables.items()
         }
@@ -247,44 +235,6 @@ class _TableFile:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
-
-
-def _write_views(connection: duckdb.DuckDBPyConnection, database: str, store: Store, with_copies: bool) -> None:
-    """Write the tables of an index: a copy or a view if any log has rows, else an empty table.
-
-    Tables with little data are copied if `with_copies` is true.
-    """
-    connection.execute(f"USE {database}; BEGIN; {SCHEMA}; COMMIT")
-    for table in TABLES:
-        files = {_name(one, table): one.tables[table].size_bytes for one in store.manifests if table in one.tables}
-        if files:
-            names = ", ".join(f"'{PROTOCOL}://{name}'" for name in files)
-            query = _query(table, f"read_parquet([{names}], hive_partitioning = false)")
-            is_copied = with_copies and sum(files.values()) <= max(_MOST_COPIED_BYTES, _COPIED_BYTES_EACH * len(files))
-            _write_table(connection, table, query, is_copied)
-    connection.execute("USE memory")
-
-
-def _write_table(connection: duckdb.DuckDBPyConnection, table: str, query: str, is_copied: bool) -> None:
-    connection.execute(f"DROP TABLE {table}")
-    if is_copied:
-        try:
-            connection.execute(f"CREATE TABLE {table} AS {query}")
-            return
-        except duckdb.Error:  # a damaged file is reported by the parts that need it
-            pass
-    connection.execute(f"CREATE VIEW {table} AS {query}")
-
-
-def _query(table: str, files: str) -> str:
-    """Return the query of a table: the rows of all logs, in `meta` the sums of its counts."""
-    if table != "meta":
-        return f"SELECT * FROM {files}"
-    return f"SELECT key, sum(CAST(value AS BIGINT))::VARCHAR AS value FROM {files} WHERE key <> 'key' GROUP BY key"
-
-
-def _name(manifest: Manifest, table: str) -> str:
-    return f"{manifest.number}/{table}.parquet"
 
 
 def _one_of_each_folder(manifests: Sequence[Manifest]) -> Iterator[Manifest]:
