@@ -8,7 +8,7 @@ NODE := $(shell command -v node 2>/dev/null)
 # The tests start hundreds of Python programs, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help demo test quick check bench bench-gpu bench-index bench-ingest bench-judge bench-load bench-memory bench-units bench-viewer fuzz clean pictures compiler browser
+.PHONY: help demo test quick check bench bench-gpu bench-index bench-ingest bench-judge bench-load bench-memory bench-store bench-units bench-viewer fuzz clean pictures compiler browser
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z_-]*\):[^#]*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ bench-ingest: .venv/.installed-test ## logs of 100 MB and 1 GB read by stepscope
 
 bench-units: .venv/.installed-test ## a STORE of 64 ranks with 1 and 2 workers, processes and dask (minutes)
 	$(BIN)/python -m tests.benchmarks.bench_units
+
+bench-store: .venv/.installed-test ## a STORE of 4,096 ranks, one of whose workers is killed, and its pages (minutes)
+	$(BIN)/python -m tests.benchmarks.bench_store
 
 bench-viewer: .venv/.installed-test ## CPU time of the pages of a million launches, and of a report of 100,000 (minutes)
 	$(BIN)/python -m tests.benchmarks.bench_viewer

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.store.distributed_ingest.pools import DaskPool, LocalPool, Pool, usable_cores
@@ -33,7 +34,7 @@ LARGE = 2
 """Logs that together are as large as those of all ranks: what a log costs beside its bytes."""
 OPENINGS = 5
 _FRAME = re.compile(rb'("frame_id": ?)(\d+)')
-_RANK = re.compile(rb'("rank": ?)\d+')
+_RANK = re.compile(rb'^(V\d{4} [^\n]*"rank": ?)\d+', re.MULTILINE)
 _HEADER = re.compile(rb"^(V\d{4} [^{\n]*\] \{)", re.MULTILINE)
 _FRAMES_EACH = 10_000
 
@@ -47,18 +48,34 @@ class Silent:
     def end(self) -> None: ...
 
 
+def sample_folder() -> Path | None:
+    """Return the folder of the sample logs; print a sentence if there is none."""
+    samples = Path(os.environ.get("STEPSCOPE_SAMPLES", ROOT.parent / "shared" / "torch_trace_logs"))
+    if samples.is_dir():
+        return samples
+    print(f"{samples} does not exist; name the folder of the sample logs in STEPSCOPE_SAMPLES")
+    return None
+
+
 def write_ranks(samples: Path, folder: Path, ranks: int, size: int) -> int:
     """Logs of `ranks` ranks of at least `size` bytes; returns their bytes."""
-    texts = [(samples / name).read_bytes().replace(b"\r\n", b"\n") for name in SAMPLES]
-    texts = [text if _RANK.search(text) else _HEADER.sub(rb'\1"rank": 0, ', text) for text in texts]
+    texts = [of_rank((samples / name).read_bytes(), 0) for name in SAMPLES]
     repeated: list[bytes] = []
     while sum(map(len, repeated)) < size:
         repeated.append(_later_frames(texts[len(repeated) % len(texts)], len(repeated) * _FRAMES_EACH))
     whole = b"".join(repeated)
     for rank in range(ranks):
         path = folder / f"dedicated_log_torch_trace_rank_{rank}_bench.log"
-        path.write_bytes(_RANK.sub(b"\\g<1>%d" % rank, whole))
+        path.write_bytes(of_rank(whole, rank))
     return len(whole) * ranks
+
+
+def of_rank(text: bytes, rank: int) -> bytes:
+    """Return a log with another rank in its headers; payloads stay as they are, so that every md5 stays right."""
+    text = text.replace(b"\r\n", b"\n")
+    if _RANK.search(text):
+        return _RANK.sub(b"\\g<1>%d" % rank, text)
+    return _HEADER.sub(b'\\1"rank": %d, ' % rank, text)
 
 
 def _later_frames(text: bytes, by: int) -> bytes:
@@ -86,13 +103,18 @@ def timed(folder: Path, pool: Callable[[], Pool], end: Callable[[], None] | None
         return seconds, children_s() - before, sum(done.parquet_bytes for done in outcome.done)
 
 
-def on_dask(folder: Path, workers: int) -> tuple[float, float, int]:
+def cluster_of(workers: int) -> Any:
+    """Start dask workers, each a process with one thread."""
     import distributed
 
-    cluster = distributed.LocalCluster(
+    return distributed.LocalCluster(
         n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None,
         silence_logs=50,
     )  # fmt: skip
+
+
+def on_dask(folder: Path, workers: int) -> tuple[float, float, int]:
+    cluster = cluster_of(workers)
     return timed(folder, lambda: DaskPool(cluster.scheduler_address), cluster.close)
 
 
@@ -114,9 +136,8 @@ def open_times(folder: Path) -> tuple[float, float]:
 def main() -> int:
     ranks = int(sys.argv[1]) if len(sys.argv) > 1 else RANKS
     size = int(float(sys.argv[2] if len(sys.argv) > 2 else MEGABYTES) * 1e6)
-    samples = Path(os.environ.get("STEPSCOPE_SAMPLES", ROOT.parent / "shared" / "torch_trace_logs"))
-    if not samples.is_dir():
-        print(f"{samples} does not exist; name the folder of the sample logs in STEPSCOPE_SAMPLES")
+    samples = sample_folder()
+    if samples is None:
         return 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
