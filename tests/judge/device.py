@@ -59,7 +59,7 @@ def main() -> int:
                     torch.autograd.backward(loss)
                     stepscope.step()
             found = judged_in(Path(folder))
-        wrong = len(found.wrong()) + len(found.inputs) + len(found.failures)
+        wrong = len(found.wrong()) + len(found.suspects()) + len(found.inputs) + len(found.failures)
         accused += wrong
         print(
             f"{name}: judged {found.judged} of {found.launches}, {dict(found.verdicts())}, {wrong} accused", flush=True

@@ -58,8 +58,14 @@ class Score:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.innocent = 0
 
-    def add(self, place: str, kind: str, visible: bool, named: set[str], guilty: str) -> None:
-        is_named, others = guilty in named, named - {guilty}
+    def add(
+        self, place: str, kind: str, visible: bool, named: set[str], guilty: tuple[str, ...], suspects: set[str]
+    ) -> None:
+        is_named, others = bool(named & set(guilty)), named - set(guilty)
+        if not named and suspects & set(guilty):
+            self.counts[kind, "one of several suspects"] += visible
+            self.counts[kind, "visible"] += visible
+            return
         self.innocent += bool(others)
         outcome = "exact" if is_named and not others else "with others" if is_named else "missed"
         self.counts[kind, outcome if visible or outcome != "missed" else "invisible"] += 1
@@ -116,7 +122,8 @@ def kernel_faults(name: str, dtype: torch.dtype, most: int, score: Score, folder
     for number, visible in done:
         _, kernel, kind, _ = planned[number]
         position = positions[number]
-        score.add(f"{name} {dtype}".replace("torch.", ""), kind, visible, named_in(found, position), kernel)
+        place = f"{name} {dtype}".replace("torch.", "")
+        score.add(place, kind, visible, named_in(found, position), (kernel,), suspects_in(found, position))
     if healthy := named_in(found, 0):
         print(f"  {name} {dtype}: healthy, but accused {healthy}")
         score.innocent += 1
@@ -127,6 +134,23 @@ def kernel_faults(name: str, dtype: torch.dtype, most: int, score: Score, folder
 def named_in(found: Judged, step: int) -> set[str]:
     wrong = {found.kernel(one) for one in found.wrong() if one["step"] == step}
     return wrong | {one["buffer"] for one in found.inputs if one["step"] == step}
+
+
+def suspects_in(found: Judged, step: int) -> set[str]:
+    """Return the kernels one of which is wrong, by what cannot tell them apart."""
+    names: set[str] = set()
+    for one in found.suspects():
+        if one["step"] == step:
+            launches = [site for call in found.calls if call["call"] == one["call"] for site in _launch_sites(call)]
+            kernels = found.sites[one["graph"]]
+            names |= {kernels[launches[position]]["kernel"] for position in one["suspects"] if position < len(launches)}
+            names.add(found.kernel(one))
+    return names
+
+
+def _launch_sites(call: dict[str, Any]) -> list[int]:
+    """Return the site of each launch of a call without branches, in which every launch wrote something."""
+    return [site for _, site in sorted(dict(zip(call["launch"], call["site"], strict=True)).items())]
 
 
 def wrapper_fault(name: str, dtype: torch.dtype, fault: WrapperFault, original: str, right: list[Tensor], score: Score,
@@ -159,7 +183,7 @@ def wrapper_fault(name: str, dtype: torch.dtype, fault: WrapperFault, original: 
     named = {one["buffer"] for one in found.inputs}
     if fault.kind == "wrong stride" or not named:  # else the launch that reads the wrong contents is named with them
         named |= {found.kernel(one) for one in found.wrong()}
-    score.add(f"{name} {dtype}".replace("torch.", ""), fault.kind, visible, named, fault.guilty)
+    score.add(f"{name} {dtype}".replace("torch.", ""), fault.kind, visible, named, fault.guilty, set())
 
 
 def main() -> int:

@@ -58,7 +58,7 @@ def main() -> int:
             continue
         launches, judged = launches + found.launches, judged + found.judged
         reasons.update(found.reasons())
-        wrong = len(found.wrong()) + len(found.inputs) + len(found.failures)
+        wrong = len(found.wrong()) + len(found.suspects()) + len(found.inputs) + len(found.failures)
         accused += wrong
         verdicts = ", ".join(f"{v}/{h} {n}" for (v, h), n in sorted(found.verdicts().items(), key=str))
         print(

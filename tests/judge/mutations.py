@@ -66,8 +66,8 @@ def faults_of(source: str, rules: tuple[Rule, ...], most: int = 1) -> Iterator[F
 class WrapperFault(NamedTuple):
     kind: str
     source: str
-    guilty: str
-    """Name of a kernel or a buffer that the judge has to name."""
+    guilty: tuple[str, ...]
+    """Names of which the judge has to name at least one, and no other: a kernel, or buffers."""
 
 
 _ALLOCATION = re.compile(r"^( +)(buf\d+) = (empty_strided_cp?u(?:da)?\(.*\))$", re.M)
@@ -79,9 +79,9 @@ def wrapper_faults(source: str) -> Iterator[WrapperFault]:
     body = source[source.index("def call") :]
     for found in list(re.finditer(r"^ +(cpp_fused_\w+)\((.*)\)$", body, re.M))[:2]:
         outputs = [name for name in re.findall(r"buf\d+", found[2]) if f"{name} = empty_strided" in body]
-        reader = next((name for name in outputs if len(re.findall(rf"\b{name}\b", body[found.end() :])) > 1), None)
-        if reader is not None:
-            yield WrapperFault("dropped launch", source.replace(found[0] + "\n", "\n", 1), reader)
+        if any(len(re.findall(rf"\b{name}\b", body[found.end() :])) > 1 for name in outputs):
+            changed = source.replace(found[0] + "\n", "\n", 1)
+            yield WrapperFault("dropped launch", changed, (*re.findall(r"buf\d+", found[2]), found[1]))
     for found in list(_STRIDES.finditer(body))[:2]:
         rows, columns, row, column = (int(found[n]) for n in (2, 3, 5, 6))
         if {row, column} == {1, rows} or {row, column} == {1, columns}:
@@ -90,7 +90,7 @@ def wrapper_faults(source: str) -> Iterator[WrapperFault]:
                 text = f"{found[1]}{rows}, {columns}{found[4]}{swapped[0]}, {swapped[1]}{found[7]}"
                 kernel = re.search(r"extern_kernels\.\w+", found[1])
                 assert kernel is not None
-                yield WrapperFault("wrong stride", source.replace(found[0], text, 1), kernel[0])
+                yield WrapperFault("wrong stride", source.replace(found[0], text, 1), (kernel[0],))
     yield from list(_early_reuses(source, body))[:2]
 
 
@@ -107,5 +107,5 @@ def _early_reuses(source: str, body: str) -> Iterator[WrapperFault]:
             is_written = re.search(rf"\b{earlier[2]}\b", before.partition("\n")[2])
             if is_written and re.search(rf"\b{earlier[2]}\b", rest) and earlier[2] not in after[first:end]:
                 text = later[0].replace(later[3], earlier[2])
-                yield WrapperFault("reused too early", source.replace(later[0], text, 1), earlier[2])
+                yield WrapperFault("reused too early", source.replace(later[0], text, 1), (earlier[2],))
                 break

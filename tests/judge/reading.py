@@ -48,6 +48,9 @@ class Judged:
     def wrong(self) -> list[dict[str, Any]]:
         return [one for one in self.buffers if one["verdict"] == "wrong"]
 
+    def suspects(self) -> list[dict[str, Any]]:
+        return [one for one in self.buffers if one["verdict"] == "suspect"]
+
     def kernel(self, record: dict[str, Any]) -> str:
         return str(self.sites[record["graph"]][record["site"]]["kernel"])
 

@@ -16,11 +16,11 @@ from stepscope.tracer.judge.integrity import Integrity
 from stepscope.tracer.judge.plan import FunctionPlan, Group, LaunchPlan, Written
 from stepscope.tracer.judge.record import Place
 from stepscope.tracer.judge.stored import StoredValues, Value
-from stepscope.tracer.judge.targets import CannotJudge
+from stepscope.tracer.judge.targets import DRAWS, CannotJudge
 from stepscope.tracer.judge.verdicts import CallVerdicts, Detail, Unwritten, Verdict
 
 MOVES = (random_moves(1), upward)
-NOT_DIRECT = "it is wrong, or an input is that holds no value of the graph and could not be judged"
+NOT_DIRECT = "it is wrong, or an input is that could not be judged"
 
 
 class Save(NamedTuple):
@@ -47,6 +47,8 @@ class CallJudge:
         self._integrity = Integrity()
         self._symbols: dict[str, int | float] = {}
         self._given: list[Any] = []
+        self._right: set[str] = set()
+        """Buffers that were judged to be right, or that hold what a generator drew."""
         self._position = 0
         """Number of launches that have returned, those of subgraphs included."""
         self._sites: list[int] = []
@@ -136,10 +138,11 @@ class CallJudge:
             for one in plan.written
             if one.why_not is not None
         ]
+        self._right.update(one.buffer for one in plan.written if (one.why_not or "").endswith(DRAWS))
         for group in plan.groups:
             found += self._group(plan, group, position, values)
         self.result.verdicts += found
-        if any(one.found is not None for one in found):
+        if any(one.word != "unjudged" for one in found):
             self.result.judged += 1
         else:
             reasons = [one.why_not for one in found if one.why_not] or ["it writes no buffer that is known"]
@@ -153,17 +156,28 @@ class CallJudge:
             try:
                 comparison: rule.Comparison | None = judging.comparison(written)
                 why = None
-                if comparison is not None and comparison.broken and not group.is_direct:
-                    comparison, why = None, NOT_DIRECT
             except CannotJudge as error:
                 comparison, why = None, str(error)
+            doubtful = self._doubtful(plan)
+            if comparison is not None and not comparison.broken and not (group.is_direct and doubtful):
+                self._right.add(written.buffer)
+            is_shared = comparison is not None and bool(comparison.broken) and not group.is_direct and bool(doubtful)
             verdict = Verdict(
-                position, plan.site, written.variable, written.buffer, written.value.node, comparison, why
-            )
+                position, plan.site, written.variable, written.buffer, written.value.node, comparison,
+                NOT_DIRECT if is_shared else why, tuple(sorted(doubtful)) if is_shared else (),
+            )  # fmt: skip
             found.append(verdict)
             if comparison is not None and (comparison.broken or comparison.eager_is_off):
                 self.result.details.append(self._detail(plan, group, verdict, written, values))
         return found
+
+    def _doubtful(self, plan: LaunchPlan) -> set[int]:
+        """Return the launches that wrote what a launch read, and that was not judged to be right."""
+        parts = self._stored().record.parts
+        read = {operand.holds for operand in plan.operands if operand.use in ("in", "inout")} - {None}
+        members = {one for name in read for one in parts.get(str(name), [str(name)])}
+        others = members - self._right.union(self._plan.inputs)
+        return {writer for one in others if (writer := self._integrity.writer(one)) is not None}
 
     def _stored(self) -> StoredValues:
         assert self._plan.stored is not None
@@ -176,7 +190,7 @@ class CallJudge:
         operands = plan.operands
         inputs = [(leaf.node, operands[group.leaves[leaf][0]]) for leaf in group.fragment.leaves()]
         files = []
-        if verdict.word == "wrong":
+        if verdict.found is not None and verdict.found.broken:
             used = {group.leaves[leaf][0] for leaf in group.fragment.leaves()}
             saves = [(operands[n].variable, self._given[n]) for n in sorted(used)]
             for name, tensor in saves:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from stepscope.tracer.judge.record import nodes_in
 from stepscope.tracer.judge.stored import StoredValues, Value, written_nodes
-from stepscope.tracer.judge.targets import CannotJudge, draws_random_numbers, function_of
+from stepscope.tracer.judge.targets import DRAWS, CannotJudge, draws_random_numbers, function_of
 
 StepKind = Literal["leaf", "number", "constant", "call", "same", "view", "mutation"]
 MOST_STEPS = 400
@@ -94,7 +94,7 @@ def _step(stored: StoredValues, value: Value, is_available: Callable[[Value], bo
     if parent is not None and (written_nodes(node) or node.target.startswith("function:")):
         return Step(value, "same", {parent: Value(parent, value.mutations)})
     if draws_random_numbers(node.target) or node.target.startswith("op:prims.inductor_seed"):
-        raise CannotJudge(f"{node.target.removeprefix('op:')} draws random numbers from the program's generator")
+        raise CannotJudge(f"{node.target.removeprefix('op:')} {DRAWS}")
     function_of(node.target)
     needs = _needs(stored, node.name)
     if parent is not None:
@@ -106,7 +106,7 @@ def _mutation(stored: StoredValues, value: Value) -> Step:
     """Return the step that applies a mutating operator to a copy of what it mutates."""
     mutator = stored.mutators[value.node][value.mutations - 1]
     if draws_random_numbers(stored.nodes[mutator].target):
-        raise CannotJudge(f"{stored.nodes[mutator].target.removeprefix('op:')} draws random numbers")
+        raise CannotJudge(f"{stored.nodes[mutator].target.removeprefix('op:')} {DRAWS}")
     function_of(stored.nodes[mutator].target)
     needs = _needs(stored, mutator)
     for name in written_nodes(stored.nodes[mutator]):

@@ -55,6 +55,11 @@ class Integrity:
         writers = [launch for launch, where in self._writes if where == address and launch > since]
         return Change(variable, buffer, before.launch, writers[-1] if writers else None)
 
+    def writer(self, buffer: str) -> int | None:
+        """Return the launch that wrote a buffer, or None for an input."""
+        known = self._known.get(buffer)
+        return known.launch if known is not None else None
+
     def is_unchanged(self, buffer: str, tensor: Any) -> bool:
         before = self._known.get(buffer)
         return before is None or before.form != _form(tensor) or bool(before.sum == bit_sum(tensor))

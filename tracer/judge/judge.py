@@ -153,8 +153,8 @@ def _records(found: CallVerdicts, graph: int, call: int, step: int, spent_ns: in
         [one.variable for one in verdicts],
         [one.node for one in verdicts],
         [one.word for one in verdicts],
-        [one.found.how if one.found else None for one in verdicts],
-        [one.found.of_limit if one.found else None for one in verdicts],
+        [one.found.how if one.found and not one.suspects else None for one in verdicts],
+        [one.found.of_limit if one.found and not one.suspects else None for one in verdicts],
         [reasons.index(one.why_not) if one.why_not is not None else None for one in verdicts],
         reasons,
         spent_ns,
@@ -175,7 +175,13 @@ def _buffer(detail: Detail, graph: int, call: int, step: int) -> JudgedBuffer:
     assert found is not None
     return JudgedBuffer(
         graph, call, step, verdict.launch, verdict.site, verdict.variable, verdict.node or "",
-        "wrong" if found.broken else "eager_off", list(found.broken), found.how, detail.dtype, detail.size,
+        _word(verdict), list(found.broken), found.how, detail.dtype, detail.size,
         list(found.index), found.compiled, found.eager, found.double, found.allowed, found.of_limit, found.bad,
-        detail.fragment, detail.inputs, detail.source, detail.files,
+        detail.fragment, detail.inputs, detail.source, detail.files, list(verdict.suspects),
     )  # fmt: skip
+
+
+def _word(verdict: Verdict) -> str:
+    if verdict.suspects:
+        return "suspect"
+    return "wrong" if verdict.word == "wrong" else "eager_off"

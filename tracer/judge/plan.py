@@ -57,7 +57,7 @@ class Group:
     """The operand that holds each leaf, and the part of it."""
     is_direct: bool = True
     """Whether the leaves are what the launch read. Else they are older values, since it read a buffer that holds no
-    value of the graph, and an error may be that of the launch which wrote that buffer."""
+    value of the graph, and an error may be that of the launch which wrote what was read."""
 
 
 @dataclass

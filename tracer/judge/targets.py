@@ -15,6 +15,10 @@ FUNCTIONS: Mapping[str, Any] = {"operator": operator, "math": math}
 """Modules of whose functions a record may name one; a record is a file, which must not choose what runs."""
 
 
+DRAWS = "draws random numbers from the program's generator"
+"""End of the reason for values that no recomputation could confirm or refute."""
+
+
 class CannotJudge(Exception):
     """Raised if a value cannot be recomputed; its text is the reason."""
 

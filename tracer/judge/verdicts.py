@@ -23,10 +23,12 @@ class Verdict:
     found: Comparison | None
     """The comparison; None if the buffer could not be judged."""
     why_not: str | None = None
+    suspects: tuple[int, ...] = ()
+    """Launches one of which is wrong if this one is not; then the buffer counts as not judged."""
 
     @property
     def word(self) -> str:
-        if self.found is None:
+        if self.found is None or self.suspects:
             return "unjudged"
         return "wrong" if self.found.broken else "ok"
 

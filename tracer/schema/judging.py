@@ -61,7 +61,7 @@ class JudgedBuffer(Record):
     buffer: str
     node: str
     verdict: str
-    """``wrong``, or ``eager_off``."""
+    """``wrong``; ``suspect``: this launch or one of `suspects` is wrong; ``eager_off``."""
     rules: list[str]
     """The parts of the rule that do not hold: ``element``, ``mean``, ``bias``, ``integer``, ``nonfinite``."""
     how: str
@@ -86,6 +86,8 @@ class JudgedBuffer(Record):
     """The line of the model that the node comes from."""
     files: list[str] = field(default_factory=list)
     """The saved inputs, relative to the folder of the log."""
+    suspects: list[int] = field(default_factory=list)
+    """The positions, in the call, of launches that wrote inputs which could not be judged."""
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ class JudgedBufferRow:
     inputs: list[str]
     source: SourceLine | None
     files: list[str]
+    suspects: list[int]
+    """Positions, in the call, of the launches of which one is wrong if this one is not."""
     graph: int
     call: int
     site: int

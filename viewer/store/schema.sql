@@ -194,10 +194,11 @@ CREATE TABLE judged_calls (
 CREATE TABLE judged_buffers (        -- buffers that are wrong, and those at which eager code is off
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, call BIGINT, step BIGINT, launch BIGINT, site BIGINT,
     buffer VARCHAR, node VARCHAR,
-    verdict VARCHAR,                 -- wrong, eager_off
+    verdict VARCHAR,                 -- wrong, suspect, eager_off
     rules VARCHAR, how VARCHAR, dtype VARCHAR, size VARCHAR, "index" VARCHAR,
     compiled DOUBLE, eager DOUBLE, float64 DOUBLE, allowed DOUBLE, of_limit DOUBLE, bad BIGINT,
-    fragment VARCHAR, inputs VARCHAR, source VARCHAR, files VARCHAR
+    fragment VARCHAR, inputs VARCHAR, source VARCHAR, files VARCHAR,
+    suspects VARCHAR                 -- JSON list of positions in the call
 );
 CREATE TABLE clobbered_inputs (
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, call BIGINT, step BIGINT, launch BIGINT, site BIGINT,

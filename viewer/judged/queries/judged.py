@@ -39,7 +39,9 @@ _CALLS = "SELECT step, launches, judged, not_judged, duration_ns FROM judged_cal
 
 
 def judged_buffers(trace: Trace) -> list[JudgedBufferRow]:
-    found = sql.named(trace, _BUFFERS, json=("rules", "size", "index", "fragment", "inputs", "source", "files"))
+    found = sql.named(
+        trace, _BUFFERS, json=("rules", "size", "index", "fragment", "inputs", "source", "files", "suspects")
+    )
     return [JudgedBufferRow(**row | {"source": _line(row["source"])}) for row in found]
 
 
