@@ -87,8 +87,11 @@ class StoredValues:
             is_item = self.buffers[place.buffer].kind == "MultiOutput" if place.buffer in self.buffers else False
             if node.kind == "output" or (written_nodes(node) and not is_item):
                 continue
+            value = self.value(name)
+            if value.mutations and mutations.get(place.buffer):
+                continue  # the IR names the memory, and not its state: a mutated buffer holds the value
             later = self._later(node, mutations.get(place.buffer, []), place.buffer)
-            found[later or place.buffer].append((self.value(name), place))
+            found[later or place.buffer].append((value, place))
         for name, place in self.record.also:
             value = self.value(name)
             if not written_nodes(self.nodes[name]) and all(value != one for one, _ in found[place.buffer]):
