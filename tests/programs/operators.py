@@ -133,10 +133,12 @@ def complex_numbers() -> Step:
 def collective() -> Step:
     if not distributed.is_initialized():
         distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    world = distributed.GroupMember.WORLD
+    assert world is not None
 
     @torch.compile
     def run(value: Tensor) -> Any:
-        total = collectives.all_reduce(value * 2, "sum", distributed.GroupMember.WORLD)
+        total = collectives.all_reduce(value * 2, "sum", world)
         return total @ value
 
     value = torch.randn(8, 8)
