@@ -118,9 +118,26 @@ def reproduce(options):
         return failed(error)
     results = [*arguments, *(bound if SPEC["bound"] > 1 else [bound])]
     differences, judged = compare(results)
+    wrong = judge(results)
     if options.bench:
         bench(lambda: launch(kernel, arguments, stream), storages, max(options.runs, 30))
-    return verdict(differences, judged)
+    return verdict(differences, judged, wrong)
+
+
+def judge(results):
+    """Print the worst elements of results that were judged wrong. Return whether each is wrong here too, or None."""
+    found = []
+    for row in SPEC["wrong"]:
+        tensor = result_of(results, row)
+        if tensor is None or list(tensor.shape) != row["size"] or row["float64"] is None:
+            continue
+        here = tensor[tuple(row["index"])].item()
+        allowed = row["allowed"] or 0
+        found.append(not abs(here - row["float64"]) <= allowed)
+        recorded = "not finite" if row["compiled"] is None else f"{row['compiled']:.9g}"
+        print(f"{row['name']}{row['index']}: {here:.9g} here, {recorded} recorded;")
+        print(f"  float64 computes {row['float64']:.9g} from the same inputs, and an error of {allowed:.3g} is allowed")
+    return all(found) if found else None
 
 
 def failed(error):
@@ -188,11 +205,14 @@ def kernel_here():
         raise CannotRun(f"The kernel cannot be built here: {told(error)}") from error
 
 
-def verdict(differences, judged):
+def verdict(differences, judged, wrong):
     how = "" if SPEC["exact"] else " in what made-up arguments can show (numel; whether there are NaN and infinities)"
     if SPEC["did_not_return"]:
         print("verdict: differs: the launch returned here")
         return 1
+    if wrong is not None and SPEC["exact"]:
+        print("verdict: wrong in the same way" if wrong else "verdict: differs: the results are right here")
+        return 0 if wrong else 1
     if not judged:
         print("verdict: it ran; the log has no statistics of its results (record with --level values)")
         return 1

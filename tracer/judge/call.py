@@ -29,6 +29,8 @@ class Save(NamedTuple):
     site: int
     launch: int
     name: str
+    argument: int | None
+    """Number of the launch's argument that is this tensor; None if each is a view of it."""
     tensor: Any
 
 
@@ -52,6 +54,8 @@ class CallJudge:
         self._position = 0
         """Number of launches that have returned, those of subgraphs included."""
         self._sites: list[int] = []
+        self._files: dict[int, list[str]] = {}
+        """The saved inputs of each launch that was wrong."""
 
     def enter(self, values: Sequence[Any]) -> None:
         """Learn the symbols from the inputs of the call."""
@@ -183,20 +187,24 @@ class CallJudge:
         assert self._plan.stored is not None
         return self._plan.stored
 
+    def _saved_inputs(self, plan: LaunchPlan, launch: int) -> list[str]:
+        """Save what a wrong launch has read, once for all of its buffers, and return the files."""
+        if launch not in self._files:
+            given = zip(plan.operands, self._given, strict=True)
+            saves = [Save(plan.site, launch, one.variable, one.argument, tensor)
+                     for one, tensor in given if tensor is not None]  # fmt: skip
+            self._files[launch] = [path for path in map(self._save, saves) if path is not None]
+        return self._files[launch]
+
     def _detail(
         self, plan: LaunchPlan, group: Group, verdict: Verdict, written: Written, values: Sequence[Any]
     ) -> Detail:
         stored = self._stored()
         operands = plan.operands
         inputs = [(leaf.node, operands[group.leaves[leaf][0]]) for leaf in group.fragment.leaves()]
-        files = []
+        files: list[str] = []
         if verdict.found is not None and verdict.found.broken:
-            used = {group.leaves[leaf][0] for leaf in group.fragment.leaves()}
-            saves = [(operands[n].variable, self._given[n]) for n in sorted(used)]
-            for name, tensor in saves:
-                if tensor is not None:
-                    path = self._save(Save(plan.site, verdict.launch, name, tensor))
-                    files += [path] if path is not None else []
+            files = self._saved_inputs(plan, verdict.launch)
         nodes = [written.value.node] if written.value is not None else []
         if written.value is not None and written.value.mutations:
             nodes.insert(0, stored.mutators[stored.root(written.value.node)][written.value.mutations - 1])

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stepscope.tracer.judge.call import CallJudge, Save, is_out_of_memory
 from stepscope.tracer.judge.plan import FunctionPlan
@@ -14,6 +14,7 @@ from stepscope.tracer.judge.verdicts import CallVerdicts, Detail, Verdict
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.judging import ClobberedInput, JudgedBuffer, JudgedCall
 from stepscope.tracer.schema.record import Record
+from stepscope.tracer.schema.values import SavedTensor
 
 if TYPE_CHECKING:
     from stepscope.tracer.config import TraceConfig
@@ -36,11 +37,19 @@ class Saver(Protocol):
     ) -> Any: ...
 
 
+class SavedInput(NamedTuple):
+    """A file with an input of a wrong launch. The tensor itself is let go."""
+
+    site: int
+    argument: int | None
+    file: Any
+
+
 class GuardedJudge:
     """The judge of a call as the generated code sees it: it never raises, and stops judging after an error."""
 
-    def __init__(self, judge: CallJudge, on_error: Callable[[Exception], None]) -> None:
-        self.judge, self._on_error = judge, on_error
+    def __init__(self, judge: CallJudge, on_error: Callable[[Exception], None], saved: Sequence[SavedInput]) -> None:
+        self.judge, self._on_error, self.saved = judge, on_error, saved
         self._is_on = True
         self.spent_ns = 0
 
@@ -108,9 +117,13 @@ class Judge:
                 one.tensor, step=step, launch=one.launch, kernel=kernels[one.site], argument=one.name, item=None,
                 moment="judged",
             )  # fmt: skip
-            return getattr(saved, "file", None)
+            if isinstance(saved, str):
+                return None
+            kept.append(SavedInput(one.site, one.argument, saved))
+            return str(saved.file)
 
-        return GuardedJudge(CallJudge(plan, self._config.judges_kernel, save), self._lost)
+        kept: list[SavedInput] = []
+        return GuardedJudge(CallJudge(plan, self._config.judges_kernel, save), self._lost, kept)
 
     def _lost(self, error: Exception) -> None:
         if is_out_of_memory(error):
@@ -121,7 +134,7 @@ class Judge:
 
     def end(self, judged: GuardedJudge, graph: int, call: int, step: int) -> None:
         """Write the verdicts of a call that has ended."""
-        records = list(_records(judged.judge.result, graph, call, step, judged.spent_ns))
+        records = [*_records(judged.judge.result, graph, call, step, judged.spent_ns), *_saved(judged.saved, call)]
         if self._asked or self._config.judge != "last":
             for record in records:
                 self._sink.write(record)
@@ -136,6 +149,17 @@ class Judge:
             (_, kept), self._kept = self._kept, (-1, [])
         for record in kept:
             self._sink.write(record)
+
+
+def _saved(saved: Sequence[SavedInput], call: int) -> Iterator[Record]:
+    """Yield what repeats a wrong launch: its arguments as it found them."""
+    for one in saved:
+        if one.argument is not None:
+            file = one.file
+            yield SavedTensor(
+                call, one.site, one.argument, None, "before", file.file, file.dtype, file.size, file.tensor_bytes,
+                file.sha256,
+            )  # fmt: skip
 
 
 def _records(found: CallVerdicts, graph: int, call: int, step: int, spent_ns: int) -> Iterator[Record]:

@@ -29,6 +29,8 @@ class Operand:
     """Buffer whose contents the variable has before the launch; None if nothing was written there."""
     is_open: bool = False
     """Whether the program itself may leave the contents open."""
+    argument: int | None = None
+    """Number of the launch's argument that is this variable as it stands; None if each is a view of it."""
 
 
 @dataclass
@@ -182,16 +184,19 @@ class _Planner:
         found = LaunchPlan(launch.site.site, launch.site.kernel, is_subgraph=launch.site.kind == "subgraph")
         self.plan.launches[found.site], self.plan.statements[found.site] = found, launch.statement
         uses: dict[str, Use] = {}
-        for argument in launch.site.arguments[: len(launch.expressions)]:
+        whole: dict[str, int] = {}
+        for number, argument in enumerate(launch.site.arguments[: len(launch.expressions)]):
             name = (argument.buffer or "").partition("[")[0]
             if name.isidentifier():
                 role = argument.role
                 uses[name] = role if uses.get(name, role) == role else "inout"
+                if argument.name == name:
+                    whole.setdefault(name, number)
         for name, use in uses.items():
             buffer = self.holds.get(name, name)
             is_part = self.stored is not None and name in self.stored.record.parts
             is_open = is_part or (self.stored is not None and self.stored.may_be_unwritten(name))
-            found.operands.append(Operand(name, use, buffer, is_open))
+            found.operands.append(Operand(name, use, buffer, is_open, whole.get(name)))
         outputs = self._outputs(found.site)
         for name in [*(name for name, use in uses.items() if use != "in"), *launch.bound]:
             if not name.isidentifier():

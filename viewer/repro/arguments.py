@@ -10,6 +10,7 @@ from typing import Any
 
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.graphs.rows import ArgumentRow
+from stepscope.viewer.judged.rows import JudgedBufferRow
 from stepscope.viewer.kernel_source.access_bounds import extent_bytes, item_bytes
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.values.rows import ValueRow
@@ -40,17 +41,21 @@ class Arguments:
     storages: list[Spec] = field(default_factory=list)
     tensors: list[Spec] = field(default_factory=list)
     after: list[Spec] = field(default_factory=list)
+    wrong: list[Spec] = field(default_factory=list)
+    """The worst elements of results that the judge found wrong."""
     made_up: list[str] = field(default_factory=list)
     exact: bool = True
     """The launch reads the recorded values alone."""
     moved_bytes: int = 0
 
 
-def gather(detail: LaunchDetail, earlier: LaunchDetail | None, find_saved: FindSaved) -> Arguments:
+def gather(
+    detail: LaunchDetail, earlier: LaunchDetail | None, judged: Sequence[JudgedBufferRow], find_saved: FindSaved
+) -> Arguments:
     """Return the arguments of a launch. Raises StepscopeError if the log lacks their sizes.
 
     `earlier` is a launch of the same site whose statistics are used if the process died before it wrote those of the
-    last launch.
+    last launch. `judged` are the buffers of the launch that the judge found wrong.
     """
     site = detail.site
     outer = max(len(site.arguments) - len(site.outputs), 0)
@@ -64,7 +69,16 @@ def gather(detail: LaunchDetail, earlier: LaunchDetail | None, find_saved: FindS
     for found in detail.values:
         if found.argument in places:
             result.after += [_statistics(row, places[found.argument], named[found.argument]) for row in found.after]
+    written = {row.buffer or row.name: places[row.argument] for row in site.arguments
+               if row.argument in places and row.role != "in"}  # fmt: skip
+    result.wrong = [_worst(row, written[row.buffer]) for row in judged if row.buffer in written]
     return result
+
+
+def _worst(row: JudgedBufferRow, at: int) -> Spec:
+    """Return the worst element of a result that the judge found wrong."""
+    return {"at": at, "item": None, "name": row.buffer, "size": row.size, "index": row.index,
+            "compiled": row.compiled, "float64": row.float64, "allowed": row.allowed}  # fmt: skip
 
 
 def _is_scalar(row: ArgumentRow) -> bool:

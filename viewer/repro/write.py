@@ -15,6 +15,7 @@ from stepscope.viewer.findings.crash.deaths import deaths
 from stepscope.viewer.graphs.queries.graphs import wrapper_code
 from stepscope.viewer.graphs.queries.kernel_configs import compiled_config
 from stepscope.viewer.graphs.queries.launches import launch_detail
+from stepscope.viewer.judged.queries.verdicts import verdict_on
 from stepscope.viewer.kernel_source.arithmetic import Number
 from stepscope.viewer.kernel_source.symbol_sizes import Sizes
 from stepscope.viewer.overview.queries.runs import list_runs
@@ -75,8 +76,11 @@ def write_reproducer(trace: Trace, launch: int, out: Path, *, embed_bytes: int, 
         raise StepscopeError(f"The log does not contain the generated code of launch {launch}.")
     saved = _Saved(trace, out, embed_bytes)
     try:
+        verdict = verdict_on(trace, launch)
+        judged = [] if verdict is None else [one.details for one in verdict.buffers if one.verdict == "wrong"]
+        wrong = [row for row in judged if row is not None]
         earlier = launch_before(trace, launch, site.site)
-        arguments = gather(detail, None if earlier is None else launch_detail(trace, earlier), saved.find)
+        arguments = gather(detail, None if earlier is None else launch_detail(trace, earlier), wrong, saved.find)
         code = _code(trace, detail, source, arguments.names)
     except StepscopeError as error:
         raise StepscopeError(clean(str(error))) from None
@@ -181,6 +185,7 @@ def _spec(trace: Trace, detail: LaunchDetail, arguments: Arguments, code: Launch
         "moved_bytes": arguments.moved_bytes,
         "storages": arguments.storages,
         "arguments": [{**argument, "name": tidy([argument["name"]])[0]} for argument in arguments.tensors],
+        "wrong": [{**row, "name": tidy([row["name"]])[0]} for row in arguments.wrong],
         "after": [{**row, "name": tidy([row["name"]])[0]} for row in arguments.after],
     }
 

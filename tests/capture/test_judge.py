@@ -1,0 +1,57 @@
+"""`stepscope run --judge`: a wrong kernel is named, its reproducer is wrong in the same way, and the program computes the
+same as without the judge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import python_processes
+from tests.capture.conftest import clean_environment
+from tests.capture.test_deaths import COMMAND
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+PROGRAM = "tests.capture.judged_program"
+
+
+def judged(what: str, folder: Path) -> tuple[str, dict[str, Any]]:
+    """Return what the judged program printed, and its findings by kind."""
+    command = [*COMMAND, "run", "--judge", "first", "-o", folder / what, "--", "-m", PROGRAM, what]
+    run = python_processes.run(command, env=clean_environment(folder / f"{what}_cache"), timeout=500)
+    assert run.returncode == 0, run.stderr[-3000:]
+    answer = python_processes.run([*COMMAND, "summary", folder / what, "--json"], timeout=100, check=True)
+    summary = json.loads(answer.stdout)
+    assert summary["counts"]["judged_launches"] == 8
+    return run.stdout.splitlines()[0], {one["kind"]: one for one in summary["findings"]}
+
+
+def test_a_right_compiler_is_not_accused_and_computes_the_same(tmp_path: Path) -> None:
+    printed, findings = judged("healthy", tmp_path)
+    assert findings == {}
+    plain = python_processes.run(
+        [COMMAND[0], "-m", PROGRAM, "healthy"],
+        env=clean_environment(tmp_path / "healthy_cache"),
+        timeout=500,
+        check=True,
+    )
+    assert printed == plain.stdout.strip()
+
+
+def test_a_wrong_kernel_is_named_and_repeated(tmp_path: Path) -> None:
+    _, findings = judged("wrong", tmp_path)
+    finding = findings["wrong_kernel"]
+    assert set(findings) == {"wrong_kernel"}
+    assert "relu" in finding["kernel"]
+    assert "Sequential.1 (ReLU)" in finding["source"]["code"]
+    assert finding["evidence"]["compiled"] != finding["evidence"]["float64"] == 0.0
+
+    script = tmp_path / "repro.py"
+    python_processes.run([*COMMAND, "repro", tmp_path / "wrong", "-o", script], timeout=100, check=True)
+    again = python_processes.run([COMMAND[0], script], env=clean_environment(tmp_path / "again"), timeout=300)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.stdout.splitlines()[-1] == "verdict: wrong in the same way"
+    assert "float64 computes 0 from the same inputs" in again.stdout
+    assert "made up" not in again.stdout
