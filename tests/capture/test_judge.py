@@ -1,5 +1,5 @@
-"""`stepscope run --judge`: a wrong kernel is named, its reproducer is wrong in the same way, and the program computes the
-same as without the judge."""
+"""`stepscope run --judge`: a wrong kernel is named, its reproducer is wrong in the same way, and the program computes
+the same as without the judge."""
 
 from __future__ import annotations
 
