@@ -42,11 +42,15 @@ class Building:
         self.how_far = HowFar()
         self._path = path
         self._ended = threading.Event()
+        self._is_stopped = False
         sys.stdout.flush()
         reader, writer = os.pipe()
         self._child = os.fork()
         if self._child == 0:
             try:
+                # A terminal sends Ctrl-C to both processes, but `stop` decides whether the child ends.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                signal.signal(signal.SIGTERM, signal.default_int_handler)
                 os.close(reader)
                 with os.fdopen(writer, "wb", buffering=0) as pipe:
                     teller = _Teller(pipe)
@@ -63,16 +67,20 @@ class Building:
     def has_ended(self, within_s: float) -> bool:
         return self._ended.wait(within_s)
 
-    def open(self) -> Trace:
-        """Wait for the index and open the trace. Raises StepscopeError if that is impossible."""
+    def open(self) -> Trace | None:
+        """Wait for the index and open the trace, or return None if it was stopped.
+
+        Raises StepscopeError if the trace cannot be opened.
+        """
         self._ended.wait()
-        return _open(self._path)
+        return None if self._is_stopped else _open(self._path)
 
     def stop(self) -> None:
         """End the child process if it is still there."""
         if not self._ended.is_set():
+            self._is_stopped = True
             with suppress(ProcessLookupError):
-                os.kill(self._child, signal.SIGINT)
+                os.kill(self._child, signal.SIGTERM)
             self._ended.wait()
 
     def _listen(self, pipe: IO[bytes]) -> None:
@@ -115,8 +123,12 @@ def open_in_background(
         get_ready()
         return _open(path)
     building = Building(path, ask)
-    get_ready()
-    return building.open() if building.has_ended(PATIENCE_S) else building
+    try:
+        get_ready()
+        return _open(path) if building.has_ended(PATIENCE_S) else building
+    except BaseException:
+        building.stop()
+        raise
 
 
 def _open_and_ask(path: TracePath, ask: Callable[[Trace], None]) -> Trace:

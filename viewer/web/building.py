@@ -62,7 +62,8 @@ class BuildingApp:
             self.error = error
             stop()
             return
-        self._dashboard = create_app(self._trace, self._source_link)
+        if self._trace is not None:
+            self._dashboard = create_app(self._trace, self._source_link)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]

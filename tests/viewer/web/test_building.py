@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -126,7 +127,9 @@ def test_another_process_tells_how_far_it_is(log: Path, monkeypatch: pytest.Monk
     building = Building(log, lambda trace: None)
     assert building.has_ended(PATIENCE_S)
     assert building.how_far.what == "looking for what is wrong"
-    with building.open() as trace:
+    trace = building.open()
+    assert trace is not None
+    with trace:
         assert trace.index_bytes > 0
     monkeypatch.setattr(background, "PATIENCE_S", 0.0)
     other = log.rename(log.with_name("stepscope_trace_1.log"))
@@ -134,3 +137,25 @@ def test_another_process_tells_how_far_it_is(log: Path, monkeypatch: pytest.Monk
     assert isinstance(found, Building)
     found.stop()
     assert found.has_ended(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_ending_the_server_ends_the_building_and_reads_nothing_again(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[Path]()
+
+    def never_done(path: Path) -> None:
+        opened.append(path)
+        time.sleep(PATIENCE_S)
+
+    monkeypatch.setattr(background, "_open", never_done)
+    building = Building(log, lambda trace: None)
+    app = BuildingApp(building)
+    app.start(lambda: None)
+    os.kill(building._child, signal.SIGINT)  # Ctrl-C reaches both processes
+    assert not building.has_ended(0.2)
+    app.close()
+    assert building.has_ended(0)
+    assert not opened
+    assert app.error is None
