@@ -46,7 +46,7 @@ def judge_page(trace: Trace, request: Request) -> JudgePage:
 def _shown(steps: list[JudgedStep], log: int | None, step: int | None) -> JudgedStep | None:
     """Return the step that the address names, else the first step with a wrong launch, else the first one."""
     if log is None and step is None:
-        return next((one for one in steps if one.wrong), steps[0] if steps else None)
+        return next((one for one in steps if one.wrong or one.suspect), steps[0] if steps else None)
     for one in steps:
         if log in (None, one.log) and step in (None, one.step):
             return one

@@ -134,5 +134,7 @@ class JudgedStep:
     judged: int
     wrong: int
     """The number of launches with a wrong buffer or a clobbered input."""
+    suspect: int
+    """The number of other launches whose values are wrong, either by themselves or by a launch that wrote an input."""
     duration_ns: int
     """The time that judging took."""

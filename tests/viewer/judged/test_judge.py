@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stepscope.tracer.schema.judging import JudgedBuffer, JudgedCall
 from stepscope.tracer.schema.process_ends import End
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.judged.queries.verdicts import judged_launches, judged_steps, verdict_on
@@ -35,7 +36,9 @@ def test_the_page_lists_verdicts_and_what_was_not_judged(opened: Open) -> None:
     page = client.get("/judge.json").json()
     assert [one["buffers"][0]["verdict"] for one in page["launches"]] == ["wrong", "unjudged", "ok"]
     assert page["not_judged"] == []  # the third launch has a verdict, because its input was changed
-    assert page["steps"] == [{"log": 0, "step": 0, "launches": 3, "judged": 2, "wrong": 2, "duration_ns": 2_000_000}]
+    assert page["steps"] == [
+        {"log": 0, "step": 0, "launches": 3, "judged": 2, "wrong": 2, "suspect": 0, "duration_ns": 2_000_000}
+    ]
     text = client.get("/judge").text
     assert "judged 2 of 3 launches" in text
     assert "buf1 is not what its producer wrote" in text
@@ -66,3 +69,33 @@ def test_verdicts_of_two_steps_stay_apart(opened: Open) -> None:
     first, second = judged_launches(trace, 0, 0), judged_launches(trace, 0, 1)
     assert {one.launch for one in first}.isdisjoint({one.launch for one in second})
     assert all(verdict_on(trace, one.launch) == one for one in (*first, *second) if one.launch is not None)
+
+
+def test_no_launch_is_said_to_agree_if_one_of_two_is_wrong_or_none_was_judged(opened: Open) -> None:
+    log = recorded(end=False).record(
+        JudgedCall(
+            graph=0, call=0, step=0, launches=2, judged=1, not_judged={NOT_JUDGED: 1}, launch=[0, 1], site=[0, 1],
+            buffer=["buf0", "buf1"], node=["mm", "relu"], verdict=["ok", "unjudged"], how=["equal", None],
+            of_limit=[0.0, None], reason=[None, 0], reasons=[NOT_JUDGED], duration_ns=1_000,
+        )
+    )  # fmt: skip
+    log.record(
+        JudgedBuffer(
+            graph=0, call=0, step=0, launch=1, site=1, buffer="buf1", node="relu", verdict="suspect", rules=["element"],
+            how="float64", dtype="float32", size=[4, 8], index=[2, 5], compiled=1.5, eager=0.5, float64=0.5,
+            allowed=0.004, of_limit=250.0, bad=3, fragment=["relu = aten.relu.default(mm)"], inputs=["mm in buf0"],
+            source=None, suspects=[0],
+        )
+    )  # fmt: skip
+    log.record(
+        JudgedCall(
+            graph=0, call=10, step=1, launches=1, judged=0, not_judged={NOT_JUDGED: 1}, launch=[0], site=[0],
+            buffer=["buf0"], node=[None], verdict=["unjudged"], how=[None], of_limit=[None], reason=[0],
+            reasons=[NOT_JUDGED], duration_ns=1_000,
+        )
+    )  # fmt: skip
+    client = Client(opened(log.record(End("exit", MONOTONIC_NS + 2_000_000))))
+    first, second = client.get("/judge").text, client.get("/judge?step=1").text
+    assert "wrote a wrong value that may come from another launch" in first
+    assert "No launch of" in second
+    assert "agree with what PyTorch computes" not in first + second

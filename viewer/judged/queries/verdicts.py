@@ -29,13 +29,23 @@ _STEP_OF = "SELECT log, step FROM launches WHERE launch = ?"
 def judged_steps(trace: Trace) -> list[JudgedStep]:
     """Return the steps in which a launch was judged, in order."""
     wrong: defaultdict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
+    suspect: defaultdict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
+    counted = {"wrong": wrong, "suspect": suspect}
     for buffer in judged_buffers(trace):
-        if buffer.verdict == "wrong":
-            wrong[buffer.log, buffer.step].add((buffer.call, buffer.position))
+        if buffer.verdict in counted:
+            counted[buffer.verdict][buffer.log, buffer.step].add((buffer.call, buffer.position))
     for clobbered in clobbered_inputs(trace):
         wrong[clobbered.log, clobbered.step].add((clobbered.call, clobbered.position))
     return [
-        JudgedStep(log, step, launches, judged, len(wrong[log, step]), duration_ns)
+        JudgedStep(
+            log,
+            step,
+            launches,
+            judged,
+            wrong=len(wrong[log, step]),
+            suspect=len(suspect[log, step] - wrong[log, step]),
+            duration_ns=duration_ns,
+        )
         for log, step, launches, judged, duration_ns in sql.rows(trace, _STEPS)
     ]
 
