@@ -1,6 +1,6 @@
 """A tensor with equal elements, such as a counter, changed by the same amount in two or more steps and then kept its
 value in three or more, until the recording ended; and adding that amount to the value gives the value again in the
-tensor's dtype, because the distance to the next number of that dtype is more than twice as large. Later updates are
+tensor's dtype, because the distance to the next number of that dtype is at least twice as large. Later updates are
 lost. The tensor needs a dtype with more digits."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The L2 norm of a parameter of the model was at least three times as large in one step as in the step before, although
 it had changed by less than a tenth in each of the three or more steps before that. The finding names the step and the
-parameter with the largest jump, and counts the others that jumped in the same step. It is left out if values explode
-from that step on, which is then reported instead. A spike of the learning rate, a loaded checkpoint, or a bad batch are
+parameter with the largest jump, and counts the others that jumped in the same step. It is left out if values explode in
+the same log, which is then reported instead. A spike of the learning rate, a loaded checkpoint, or a bad batch are
 usual causes."""
 
 from __future__ import annotations
