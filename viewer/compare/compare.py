@@ -101,6 +101,8 @@ def _compare(left: tuple[Trace, Wanted], right: tuple[Trace, Wanted], tolerance:
         lone = [*lost, *pairs.without_partner, *values.without_partner(labels, all(side.value_rows for side in sides))]
         compared, growth = values.counted(), values.growth() if first else []
     verdict, sentence = _verdict(sides, pairs, lone, compared, inputs, launches)
+    if first and not inputs and not launches:
+        verdict, sentence = "output", _read_sentence(first[1], compared)
     unsteady = _nondeterministic(pairs, compared, launches) if verdict == "launch" else None
     if unsteady is not None:
         verdict, sentence = "nondeterministic", _unsteady_sentence(unsteady)
@@ -218,6 +220,14 @@ def _launch_sentence(found: LaunchDifference) -> str:
     if found.inputs == "differ":
         return f"{start}. Its inputs differ, but nothing that was compared before it does."
     return f"{start}. Not all of its inputs were read on both sides, so they may differ, too."
+
+
+def _read_sentence(launch: int, compared: Compared) -> str:
+    return (
+        f"The first difference is a tensor that launch {launch} reads, although nothing that was compared before it"
+        f" differs: its memory was changed by something that is not in the log. {compared.different_value_rows:,} of"
+        f" {compared.value_rows:,} value rows differ."
+    )
 
 
 def _in_step(step: int | None) -> str:

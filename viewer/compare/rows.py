@@ -198,8 +198,9 @@ Verdict = Literal[
     "no difference", "input", "nondeterministic", "launch", "output", "code", "structure", "nothing compared"
 ]
 """What differs first: ``launch``, whose inputs agree; ``nondeterministic``, the same if digests prove it and its code
-is equal; ``input`` of a graph; ``output``, a launch of which some input is unknown or differs by less than the
-tolerance. If no compared value differs: ``code``, or ``structure``, which is what has no partner."""
+is equal; ``input`` of a graph; ``output``, a launch of which some input is unknown, differs by less than the tolerance,
+or was changed after it was written. If no compared value differs: ``code``, or ``structure``, which is what has no
+partner."""
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,21 @@ def test_equal_runs_have_no_difference(asked: Any) -> None:
     assert "Statistics were compared, not bits" in " ".join(result.stdout.split())
 
 
+@pytest.mark.parametrize(("outputs", "differing"), [({}, 2), ({"buf2": OTHER}, 3)], ids=["unused", "used"])
+def test_a_tensor_that_changed_after_it_was_written_is_a_difference(
+    asked: Any, outputs: dict[str, Any], differing: int
+) -> None:
+    program = Program(again=True).launch("a", ["x"], ["buf0"]).launch("b", ["buf0"], []).launch("c", ["buf0"], ["buf2"])
+    result = asked(
+        attention_log(program=program),
+        attention_log(program=program, buf0_1=OTHER, buf0_2=OTHER, **outputs),
+        "--json",
+    )
+    found = answer(result)
+    assert (result.exit_code, found["verdict"], found["compared"]["different_value_rows"]) == (1, "output", differing)
+    assert found["sentence"].startswith("The first difference is a tensor that launch 4 reads, although nothing")
+
+
 def test_the_launch_whose_inputs_agree_is_named_with_both_sides_numbers(asked: Any) -> None:
     stats: dict[str, Any] = {"buf1": Stat(zero=7), "buf2": OTHER}
     result = asked(attention_log(), attention_log(**stats), "--json")
