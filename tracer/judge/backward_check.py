@@ -48,7 +48,7 @@ class Before:
         return cls(
             [None if one is None else _Like(one.requires_grad, one.is_leaf) for one in tensors],
             [None if one is None or one.grad_fn is None else (one.grad_fn, one.output_nr) for one in tensors],
-            {id(node) for one in tensors if one is not None for node in _path(one)},
+            {id(node) for one in tensors if one is not None for node, _ in _path(one)},
         )
 
 
@@ -79,17 +79,17 @@ class BackwardCheck:
             raise NotComparable("several backwards belong to the call")
         (node,) = nodes.values()
         edges = [_edge_of(edge, args, self._before) for edge in node.next_functions]
-        for position in of_result:
+        wanted = [position for position in of_result if _requires_grad(self._eager[position])]
+        for position in _sources(results, wanted):
             result = results[position]
-            if isinstance(self._eager[position], Tensor) and self._eager[position].requires_grad:
-                hook = self._on_incoming(position, result.output_nr)
-                self._handles.append(result.grad_fn.register_prehook(hook))
+            hook = self._on_incoming(position, result.output_nr)
+            self._handles.append(result.grad_fn.register_prehook(hook))
         self._handles.append(node.register_hook(self._on_done(edges)))
 
     def _compiled(self, result: Any) -> Any:
         if not isinstance(result, Tensor):
             return None
-        nodes = (node for node in _path(result) if type(node).__name__ == COMPILED)
+        nodes = (node for node, _ in _path(result) if type(node).__name__ == COMPILED)
         return next((node for node in nodes if id(node) not in self._before.known), None)
 
     def _on_incoming(self, position: int, number: int) -> Callable[..., None]:
@@ -134,16 +134,36 @@ class BackwardCheck:
         self._compare(eager, compiled, wanted, self._came)
 
 
-def _path(tensor: Tensor) -> Iterator[Any]:
-    """Yield the node of a tensor and those of the tensors that it is a view of."""
-    node = tensor.grad_fn
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+def _sources(results: Sequence[Any], positions: Sequence[int]) -> list[int]:
+    """Return the positions whose gradients are all that come in, each once.
+
+    The gradient of a result has in it those of the results that are views of it, or the same tensor.
+    """
+    paths = {position: [(id(node), number) for node, number in _path(results[position])] for position in positions}
+    first: dict[tuple[int, int], int] = {}
+    for position, path in paths.items():
+        first.setdefault(path[0], position)
+    return [
+        position
+        for position, (own, *others) in paths.items()
+        if first[own] == position and not any(one in first for one in others)
+    ]
+
+
+def _path(tensor: Tensor) -> Iterator[tuple[Any, int]]:
+    """Yield the node of a tensor, with the number of its output, and those of the tensors that it is a view of."""
+    node, number = tensor.grad_fn, tensor.output_nr
     for _ in range(_MOST_STEPS):
         if node is None:
             return
-        yield node
+        yield node, number
         if type(node).__name__ == COMPILED or not node.next_functions:
             return
-        node = node.next_functions[0][0]
+        node, number = node.next_functions[0]
 
 
 def _edge_of(edge: tuple[Any, int], args: Sequence[Any], before: Before) -> int | None:

@@ -162,7 +162,7 @@ class _EagerRun:
             self._try_settings(found, before, lambda compiled: self._in_layer(compiled)[1], compare)
         self._conclude("forward", differences, off, len(after.results), RANDOM if is_random else None, found)
         if not is_random:
-            self._watch_backward(clones, before, after)
+            self.guarded("backward", lambda: self._watch_backward(clones, before, after))
 
     def _watch_backward(self, clones: Clones, before: Side, after: Side) -> None:
         if not any(leaf is not None for leaf in clones.leaves):
@@ -170,7 +170,8 @@ class _EagerRun:
         if eager_runs.traces_backward():
             raise NotComparable("compiled autograd traces the backward")
         check = BackwardCheck(self._before, clones, before.results, self._compare_gradients, self.guarded)
-        check.watch(after.results, self._args)
+        args, self._args = self._args, ()  # the hooks must not keep an input that the graph has changed, and so itself
+        check.watch(after.results, args)
 
     def _compare_gradients(
         self, eager: list[Any], compiled: list[Any], wanted: list[int], gradients: dict[int, Tensor]

@@ -1,0 +1,93 @@
+"""The check of a backward beside the verdict on the forward, on a graph made by hand."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.fx import symbolic_trace
+
+from stepscope.tracer.inductor import eager_runs
+from stepscope.tracer.inductor.captured_graph import CapturedGraph
+from stepscope.tracer.judge.eager_check import EagerChecks
+from stepscope.tracer.schema.layer_checks import LayerCheck
+from stepscope.tracer.schema.record import Record
+
+
+class Sink:
+    is_on = True
+
+    def __init__(self) -> None:
+        self.checks: list[LayerCheck] = []
+        self.failures: list[BaseException] = []
+
+    def write(self, record: Record) -> None:
+        if isinstance(record, LayerCheck):
+            self.checks.append(record)
+
+    def failed(self, where: str, error: BaseException) -> None:
+        self.failures.append(error)
+
+    @property
+    def verdicts(self) -> list[tuple[str, str]]:
+        return [(one.phase, one.verdict) for one in self.checks]
+
+
+class CompiledFunction(torch.autograd.Function):
+    """Doubles its input in place; its node has the name of that of a compiled graph."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        context.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> Tensor:
+        del context
+        return gradients[0] * 2
+
+
+def checked(sink: Sink) -> Any:
+    """Return a graph whose results are its changed input and a view of it."""
+    module = symbolic_trace(lambda x: (x.mul_(2), x.view(3)))
+    graph = CapturedGraph(module, [], None, None, ["x"], [None], [None, None], 1e-7, True, None)
+
+    def compiled(x: Tensor) -> tuple[Tensor, Tensor]:
+        changed: Tensor = CompiledFunction.apply(x)  # type: ignore[no-untyped-call]
+        return changed, changed.view(3)
+
+    return EagerChecks(sink, 1).checked(graph, compiled)
+
+
+def test_a_backward_that_cannot_be_watched_leaves_the_verdict_on_the_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager_runs, "traces_backward", lambda: True)
+    sink = Sink()
+    checked(sink)(torch.ones(3, requires_grad=True) * 1)
+    assert sink.verdicts == [("forward", "agrees"), ("backward", "not_compared")]
+    assert not sink.failures
+
+
+def test_the_gradient_of_a_view_counts_once() -> None:
+    sink = Sink()
+    weight = torch.ones(3, requires_grad=True)
+    changed, view = checked(sink)(weight * 1)
+    (changed + 2 * view).sum().backward()
+    assert sink.verdicts == [("forward", "agrees"), ("backward", "agrees")]
+    assert not sink.failures
+    assert weight.grad is not None
+    assert weight.grad.tolist() == [6, 6, 6]
+
+
+def test_a_backward_that_never_runs_keeps_no_tensor() -> None:
+    sink = Sink()
+    changed = torch.ones(3, requires_grad=True) * 1
+    checked(sink)(changed)
+    kept = weakref.ref(changed.grad_fn)
+    del changed
+    gc.collect()
+    assert kept() is None
+    assert sink.verdicts == [("forward", "agrees")]
