@@ -9,7 +9,7 @@ inputs moved by half a unit in the last place, and u the spacing of the coarsest
   for buffers of at least FEWEST elements;
 - bias: the share of r in c - r, which a wrong factor changes, may be BIAS times that in e - r and p - r, plus u by the
   square root of the number of elements;
-- integers and booleans must be equal where eager and float64 agree;
+- integers and booleans must be equal where eager, float64 and the moved values agree;
 - a value that is not finite must not be so in eager and float64, unless float64 exceeds the dtype's range.
 """
 
@@ -97,7 +97,7 @@ def near(compiled: Any, eager: Any, spacing: float) -> Comparison | None:
 def compare(compiled: Any, eager: Any, double: Any, moved: Callable[[], Sequence[Any]], spacing: float) -> Comparison:
     """Compare a buffer with float64; `moved` computes the moved values, which are used only if they can matter."""
     if not (compiled.is_floating_point() or compiled.is_complex()):
-        return _integers(compiled, eager, double)
+        return _integers(compiled, eager, double, moved)
     if compiled.is_complex():
         import torch
 
@@ -111,15 +111,20 @@ def compare(compiled: Any, eager: Any, double: Any, moved: Callable[[], Sequence
     return errors.verdict(others, "moved") if others else first
 
 
-def _integers(compiled: Any, eager: Any, double: Any) -> Comparison:
-    """Compare integers where eager and float64 agree; elsewhere rounding has moved a decision."""
-    unequal = (compiled != eager) & (eager == double.to(eager.dtype))
+def _integers(compiled: Any, eager: Any, double: Any, moved: Callable[[], Sequence[Any]]) -> Comparison:
+    """Compare integers where eager, float64 and the moved values agree; elsewhere rounding decides."""
+    how, unequal = "float64", (compiled != eager) & (eager == double.to(eager.dtype))
+    if bool(unequal.any()):
+        others = [one for one in moved() if one.shape == double.shape]
+        how = "moved" if others else how
+        for one in others:
+            unequal &= eager == one.to(eager.dtype)
     bad = int(unequal.sum())
     if not bad:
-        return Comparison("float64")
+        return Comparison(how)
     index = _position(int(unequal.flatten().int().argmax()), compiled.shape)
     c, e, r = (float(one[index] if index else one) for one in (compiled, eager, double))
-    return Comparison("float64", inf, ("integer",), index, c, e, r, 0.0, bad)
+    return Comparison(how, inf, ("integer",), index, c, e, r, 0.0, bad)
 
 
 @dataclass
@@ -142,8 +147,6 @@ class _Errors:
         self.fine = finite_c & finite_e & finite_r
         exceeds = r.abs() > torch.finfo(self.dtype).max
         self.new = ~finite_c & finite_e & finite_r & ~exceeds
-        # A NaN where eager code has infinity, or infinity of the other sign, is as wrong as one that is new.
-        self.lost = finite_c & ~finite_e & ~finite_r
         self.hidden = finite_c & ~finite_e & finite_r
         zero = torch.zeros((), dtype=torch.float64, device=c.device)
         self.reference = torch.where(self.fine, r, zero)

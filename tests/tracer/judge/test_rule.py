@@ -95,6 +95,14 @@ def test_integers_must_agree_where_eager_and_float64_do() -> None:
     assert (found.broken, found.index, found.bad) == (("integer",), (1,), 1)
 
 
+def test_a_decision_that_rounding_moves_is_no_error() -> None:
+    eager = torch.tensor([True, True, False])
+    compiled = torch.tensor([False, True, True])
+    found = compare(compiled, eager, eager, lambda: [torch.tensor([False, True, False])], EPS)
+    assert (found.broken, found.index, found.bad, found.how) == (("integer",), (2,), 1, "moved")
+    assert not compare(compiled, eager, eager, lambda: [compiled], EPS).broken
+
+
 def verdict_of_integers(compiled: Tensor, eager: Tensor, double: Tensor) -> Comparison:
     return compare(compiled, eager, double, none, 0.0)
 
