@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 FORWARD = {
-    "op:aten._scaled_dot_product_flash_attention.default": (3, 4, None),
-    "op:aten._scaled_dot_product_efficient_attention.default": (5, 6, 3),
-    "op:aten._scaled_dot_product_cudnn_attention.default": (5, 6, 3),
-    "op:aten._scaled_dot_product_flash_attention_for_cpu.default": (3, 4, None),
+    "op:aten._scaled_dot_product_flash_attention.default": (4, None),
+    "op:aten._scaled_dot_product_efficient_attention.default": (6, 3),
+    "op:aten._scaled_dot_product_cudnn_attention.default": (6, 3),
 }
-"""Positions of the probability of dropout, of `is_causal` and of the bias among the arguments."""
+"""Positions of `is_causal` and of the bias among the arguments."""
 
 
 def in_double(target: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return the results of an attention operator for float64 arguments, or None for any other operator.
+    """Return the results of an attention operator without dropout for float64 arguments; None for other operators.
 
     The results are the output and the logarithm of the sum of exponentials, and None for what has no counterpart.
     """
@@ -23,9 +22,7 @@ def in_double(target: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
     if target not in FORWARD or not args[0].is_cuda:
         return None
-    dropout, causal, bias = FORWARD[target]
-    if (args[dropout] if len(args) > dropout else 0.0) != 0.0:
-        return None
+    causal, bias = FORWARD[target]
     query, key, value = args[:3]
     scale = kwargs.get("scale") or query.shape[-1] ** -0.5
     groups = query.shape[-3] // key.shape[-3]

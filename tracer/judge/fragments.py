@@ -93,7 +93,7 @@ def _step(stored: StoredValues, value: Value, is_available: Callable[[Value], bo
     parent = stored.parent.get(node.name)
     if parent is not None and (written_nodes(node) or node.target.startswith("function:")):
         return Step(value, "same", {parent: Value(parent, value.mutations)})
-    if draws_random_numbers(node.target) or node.target.startswith("op:prims.inductor_seed"):
+    if draws_random_numbers(node.target, node.args, node.kwargs) or node.target.startswith("op:prims.inductor_seed"):
         raise CannotJudge(f"{node.target.removeprefix('op:')} {DRAWS}")
     function_of(node.target)
     needs = _needs(stored, node.name)
@@ -105,11 +105,12 @@ def _step(stored: StoredValues, value: Value, is_available: Callable[[Value], bo
 def _mutation(stored: StoredValues, value: Value) -> Step:
     """Return the step that applies a mutating operator to a copy of what it mutates."""
     mutator = stored.mutators[value.node][value.mutations - 1]
-    if draws_random_numbers(stored.nodes[mutator].target):
-        raise CannotJudge(f"{stored.nodes[mutator].target.removeprefix('op:')} {DRAWS}")
-    function_of(stored.nodes[mutator].target)
+    node = stored.nodes[mutator]
+    if draws_random_numbers(node.target, node.args, node.kwargs):
+        raise CannotJudge(f"{node.target.removeprefix('op:')} {DRAWS}")
+    function_of(node.target)
     needs = _needs(stored, mutator)
-    for name in written_nodes(stored.nodes[mutator]):
+    for name in written_nodes(node):
         root = stored.root(name)
         needs[root] = Value(root, stored.state_at(root, mutator))
         while name != root:  # the arguments of the views are used to make them anew

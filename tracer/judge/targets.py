@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from stepscope.tracer.judge.record import Constant, Json
+from stepscope.tracer.judge.record import Constant, Json, members_of
 
 FUNCTIONS: Mapping[str, Any] = {"operator": operator, "math": math}
 """Modules of whose functions a record may name one; a record is a file, which must not choose what runs."""
@@ -79,15 +79,23 @@ def viewed_argument(target: str) -> int | None:
     return next((n for n, one in arguments if one.alias_info is not None and one.alias_info.before_set == shared), None)
 
 
+def draws_random_numbers(target: str, args: Json, kwargs: Json) -> bool:
+    """Return whether a call draws from a generator; attention without dropout does not."""
+    if not _is_seeded(target):
+        return False
+    names = [one.name for one in schema_of(target).arguments]
+    if "dropout_p" not in names:
+        return True
+    position, given = names.index("dropout_p"), members_of(args) or []
+    dropout = given[position] if position < len(given) else (kwargs or {}).get("dict", {}).get("dropout_p")
+    return dropout not in (None, 0, {"float": (0.0).hex()})
+
+
 @cache
-def draws_random_numbers(target: str) -> bool:
+def _is_seeded(target: str) -> bool:
     import torch
 
-    if not target.startswith("op:"):
-        return False
-    is_attention = "scaled_dot_product" in target
-    tags = getattr(function_of(target), "tags", ())
-    return torch.Tag.nondeterministic_seeded in tags and not is_attention
+    return target.startswith("op:") and torch.Tag.nondeterministic_seeded in getattr(function_of(target), "tags", ())
 
 
 def decoded(value: Json, node: Callable[[str], Any], symbol: Callable[[str], Any], double: bool) -> Any:
