@@ -378,6 +378,7 @@ class Recorder(ContextDecorator):
             self._hook.after_fork()
             self.guarded("ring", self.ring.guard_by, ticks)
         self.saver.after_fork(tensors_folder(self._log.writer.target))
+        self.judge.after_fork()
         self._problems.forget()
 
     def _on_structured(self, data: bytes, metadata: dict[str, Any], payload: str | None) -> None:

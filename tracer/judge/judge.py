@@ -95,15 +95,21 @@ class Judge:
     def configure(self, config: TraceConfig) -> None:
         self._config = config
 
+    def after_fork(self) -> None:
+        """Forget the parent's verdicts in a forked child, and the lock, whose owner may not exist there."""
+        self._lock, self._kept = threading.Lock(), (-1, [])
+
     @contextmanager
     def asked(self, on_change: Callable[[], None]) -> Iterator[None]:
         """Judge every call that begins inside; `on_change` puts the hooks into the wrappers, or takes them out."""
-        self._asked += 1
+        with self._lock:
+            self._asked += 1
         try:
             on_change()
             yield
         finally:
-            self._asked -= 1
+            with self._lock:
+                self._asked -= 1
             on_change()
 
     def begin(self, step: int, plan: FunctionPlan) -> GuardedJudge | None:
