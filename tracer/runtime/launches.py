@@ -208,7 +208,8 @@ class GraphHooks:
             ):
                 self._say_replays()
             if call.judge is not None:
-                self.sink.judge.end(call.judge, call.graph, call.number, call.step)
+                judged, call.judge = call.judge, None  # it has tensors, and the call waits until it is written
+                self.sink.judge.end(judged, call.graph, call.number, call.step)
             if call.is_recorded:
                 self._end_recorded(call)
             if call.look is not None and not self._dynamic and not any(call.look):

@@ -8,6 +8,7 @@ import torch
 
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.judge.judge import Judge
+from stepscope.tracer.judge.plan import FunctionPlan
 from stepscope.tracer.log.launch_ring import FunctionShape, LaunchRing
 from stepscope.tracer.runtime import calls
 from stepscope.tracer.runtime.argument_forms import describe
@@ -21,6 +22,7 @@ from stepscope.tracer.runtime.outbox import to_batch
 from stepscope.tracer.runtime.values.save import TensorSaver
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.graphs import Argument, Graph, LaunchSite
+from stepscope.tracer.schema.judging import JudgedCall
 from stepscope.tracer.schema.launches import Calls, SameTensors, Tensors
 from stepscope.tracer.schema.memory import LifetimeLayout, LifetimeMismatch
 from stepscope.tracer.schema.record import Record
@@ -126,6 +128,24 @@ def test_a_call_that_was_left_by_an_exception_leaves_no_trace_on_the_thread() ->
     hooks.begin(0)
     hooks.end(outer)
     assert not calls.this_thread.stack
+
+
+def test_a_call_that_waits_to_be_written_has_no_judge() -> None:
+    class Judging(Sink):
+        def write(self, record: Record) -> None:
+            written.append(record)
+
+    written: list[Record] = []
+    sink = Judging()
+    sink.judge.configure(TraceConfig(Path("unused"), judge="7"))
+    hooks = GraphHooks(sink, graph(), "0", [FunctionShape(0, 1)])
+    hooks.judged = [FunctionPlan(None)]
+    call = hooks.begin(0)
+    assert call.judge is not None
+    hooks.end(call)
+    assert sink.calls == [call]
+    assert call.judge is None
+    assert [type(record) for record in written] == [JudgedCall]
 
 
 def test_arguments_are_described_once_and_again_when_a_dynamic_size_changes() -> None:
