@@ -133,7 +133,6 @@ class CallJudge:
                     self.result.changes.append((at, self._sites[at], replace(change, is_result=True)))
 
     def _judge(self, plan: LaunchPlan, position: int, values: Sequence[Any]) -> None:
-        reasons = [one.why_not for one in plan.written if one.why_not is not None]
         if not self._wants(plan.kernel):
             self.result.not_judged["the kernel was not asked for"] += 1
             return
