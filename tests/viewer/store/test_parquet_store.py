@@ -180,6 +180,16 @@ def test_a_store_with_a_quote_in_its_path_opens(made: Path, tmp_path: Path) -> N
         assert rows_of_all_tables(trace) == rows_of_all_tables(plain)
 
 
+@BOTH
+def test_a_store_whose_path_looks_like_a_pattern_shows_no_other_store(made: Path, tmp_path: Path) -> None:
+    odd = Path(shutil.copytree(made / "store", tmp_path / "run[1]"))
+    for table in Path(shutil.copytree(made / "store", tmp_path / "run1")).rglob("logs.parquet"):
+        duckdb.execute(f"COPY (SELECT * REPLACE (log + 1000 AS log) FROM '{table}') TO '{table}.new' (FORMAT parquet)")
+        Path(f"{table}.new").rename(table)
+    with open_trace(odd) as trace, open_trace(made / "store") as plain:
+        assert rows_of_all_tables(trace) == rows_of_all_tables(plain)
+
+
 def rows_of_all_tables(trace: Trace) -> dict[str, list[str]]:
     """Return the sorted rows of every table but `meta`, whose counts are sums."""
     return {

@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from glob import escape
 from typing import Any
 
 import orjson
@@ -143,7 +144,8 @@ def read_store(address: str) -> Store:
         mark = orjson.loads(fs.cat_file(f"{root.path}/{MARK}"))
         sizes = {path: int(info["size"]) for path, info in fs.find(f"{root.path}/units", detail=True).items()}
         names = [path for path in sizes if path.count("/") == root.path.count("/") + 3 and path.endswith(MANIFEST)]
-        texts: Mapping[str, Any] = fs.cat(names, on_error="return") if names else {}
+        # `cat` takes a path with a wildcard for a pattern.
+        texts: Mapping[str, Any] = fs.cat([*map(escape, names)], on_error="return") if names else {}
     except (OSError, ValueError) as error:
         raise StepscopeError(f"{address} cannot be read as a STORE: {error}.") from None
     if not isinstance(mark, dict) or mark.get("format") != STORE_FORMAT:
@@ -151,7 +153,7 @@ def read_store(address: str) -> Store:
     manifests, damaged = [], []
     for path in sorted(names):
         number = path.split("/")[-2]
-        manifest = _manifest(texts[path], number)
+        manifest = _manifest(texts.get(path), number)
         if manifest is not None and all(
             sizes.get(root.table(manifest, table)) == file.size_bytes for table, file in manifest.tables.items()
         ):

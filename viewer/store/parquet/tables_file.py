@@ -11,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -167,8 +168,11 @@ def _is_copied(connection: duckdb.DuckDBPyConnection, store: Store, table: _Tabl
 
 
 def _fast_names(store: Store, table: _Table) -> list[str]:
-    """Return the names of the files of a table: paths if DuckDB can open them itself, which takes half of the time."""
-    if isinstance(store.root.fs, LocalFileSystem):
+    """Return the names of the files of a table: paths if DuckDB can open them itself, which takes half of the time.
+
+    DuckDB takes a path with a wildcard for a pattern, which may match the files of another STORE.
+    """
+    if isinstance(store.root.fs, LocalFileSystem) and escape(store.root.path) == store.root.path:
         return [store.root.table(log, table.name) for log in table.logs]
     return [f"{PROTOCOL}://{file_name(log, table.name)}" for log in table.logs]
 
