@@ -207,8 +207,8 @@ class GraphHooks:
                 call, lambda: self.sink.enter(self._frame, self._phase), lambda: self.plans[-1]
             ):
                 self._say_replays()
-            if call.judge is not None:
-                judged, call.judge = call.judge, None  # it has tensors, and the call waits until it is written
+            judged, call.judge = call.judge, None  # it has tensors, and the call waits until it is written
+            if judged is not None and call.number in self.sink.running:  # else the recording has ended meanwhile
                 self.sink.judge.end(judged, call.graph, call.number, call.step)
             if call.is_recorded:
                 self._end_recorded(call)

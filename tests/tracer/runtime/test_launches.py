@@ -144,8 +144,12 @@ def test_a_call_that_waits_to_be_written_has_no_judge() -> None:
     assert call.judge is not None
     hooks.end(call)
     assert sink.calls == [call]
-    assert call.judge is None
+    assert [one.judge for one in sink.calls] == [None]
     assert [type(record) for record in written] == [JudgedCall]
+    late = hooks.begin(0)
+    sink.running.clear()  # the recording has ended
+    hooks.end(late)
+    assert len(written) == 1
 
 
 def test_arguments_are_described_once_and_again_when_a_dynamic_size_changes() -> None:
