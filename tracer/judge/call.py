@@ -317,8 +317,9 @@ class _Judging:
 def is_out_of_memory(error: BaseException) -> bool:
     import torch
 
-    is_error = isinstance(error, (MemoryError, torch.OutOfMemoryError))
-    return is_error or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+    text = str(error)
+    is_cpu = isinstance(error, RuntimeError) and ("can't allocate memory" in text or "not enough memory" in text)
+    return is_cpu or isinstance(error, (MemoryError, torch.OutOfMemoryError))
 
 
 def _member(values: Sequence[Any], written: Written) -> Any:

@@ -15,6 +15,7 @@ from stepscope.tracer.inductor.captured_graph import CapturedGraph
 from stepscope.tracer.inductor.compile_layers import CompileLayers
 from stepscope.tracer.inductor.float64_mode import WIDER, Float64Mode, Rounding
 from stepscope.tracer.judge.backward_check import BackwardCheck, Before, gradients_of
+from stepscope.tracer.judge.call import is_out_of_memory
 from stepscope.tracer.judge.clones import Clones, NotComparable, copies, with_gradients
 from stepscope.tracer.judge.comparison import MOST_DIFFERENCES, Named, References, Side, structure, values
 from stepscope.tracer.judge.layers import Compare, Found, first_difference, tried
@@ -112,7 +113,7 @@ class _EagerRun:
         except NotComparable as reason:
             self._give_up(phase, str(reason))
         except Exception as error:
-            if _is_out_of_memory(error):
+            if is_out_of_memory(error):
                 self._give_up(phase, "there is not enough memory for a second run")
             else:
                 self._sink.failed("eager check", error)
@@ -248,7 +249,7 @@ class _EagerRun:
         try:
             return list(self._graph.module(*clones.values))
         except Exception as error:  # not every operator that can be compiled runs in eager mode
-            if _is_out_of_memory(error):
+            if is_out_of_memory(error):
                 raise
             raise NotComparable(f"the eager run raised {type(error).__name__}: {_first_line(error)}") from None
 
@@ -297,12 +298,6 @@ class _EagerRun:
 def _is_worth_it(differences: list[TensorDifference]) -> bool:
     """Return whether there is a difference other than of strides, which fake tensors often predict wrongly."""
     return any(one.what != "strides" for one in differences)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    text = str(error)
-    is_cpu = isinstance(error, RuntimeError) and ("can't allocate memory" in text or "not enough memory" in text)
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or is_cpu
 
 
 def _first_line(error: Exception) -> str:
