@@ -21,6 +21,8 @@ from stepscope.viewer.store.open import open_trace
 from tests import python_processes
 from tests.capture.conftest import ROOT, clean_environment
 from tests.capture.logs import LogRecord, read_log
+from tests.logs import judged_logs
+from tests.logs.synthetic import recorded
 from tests.tracer.aoti.test_capture import OVERFLOW, imported, print_to
 
 CODE = f"{OUTPUT_CODE}N"
@@ -71,6 +73,18 @@ def cpp(folder: Path) -> None:
     assert run(folder, *stepscope, "-m", "tests.tracer.aoti.cpp_sites", str(folder), "cpp", autoload=True) == 0
 
 
+def judged(folder: Path) -> None:
+    """A graph whose kernel is wrong."""
+    stepscope = [sys.executable, "-m", "stepscope", "run", "--judge", "first", "-o", str(folder / "trace"), "--"]
+    assert run(folder, *stepscope, "-m", "tests.capture.judged_program", "wrong", autoload=True) == 0
+
+
+def clobbered(folder: Path) -> None:
+    """A launch whose input was changed, as the judge of a wrapper with such a fault writes it."""
+    folder.joinpath("trace").mkdir()
+    judged_logs.judged(recorded()).write(folder / "trace" / "clobbered.log")
+
+
 PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "dying": (
         dying,
@@ -82,6 +96,8 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "recompute": (recompute, "run graph recompute_mismatch end"),
     "printed": (printed, "run graph launches values device_times skipped end"),
     "cpp": (cpp, "run graph cpp_code output_code_N steps launches skipped end"),
+    "judged": (judged, "run graph judged_call judged_buffer saved_tensor end"),
+    "clobbered": (clobbered, "clobbered_input"),
     "read live": (read_live, "run graph steps launches values end"),
 }
 """Programs, and kinds that each of them writes."""

@@ -23,7 +23,13 @@ _DEEPEST = 4
 
 
 def everything(text: str, depth: int = 0) -> str:
-    """Return `text` without escapes, together with everything in it that is encoded by base64 and gzip."""
+    """Return `text` without escapes, together with everything in it that is encoded by base64 and gzip.
+
+    The base64 of what was compressed is left out: any three characters may be in it by chance."""
+    inside = [*_unpacked(text)]
+    for packed, _, is_compressed in inside:
+        if is_compressed:
+            text = text.replace(packed, "")
     plain = [text, markup.unescape(text), unquote(text), unquote(text.replace("~", "%"))]
     plain.append(re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text))
     if depth and text[:1] in ("{", "["):
@@ -31,11 +37,12 @@ def everything(text: str, depth: int = 0) -> str:
             plain.append("\n".join(_strings(json.loads(text))))
             plain.append(markup.unescape(plain[-1]))
     if depth < _DEEPEST:
-        plain += [everything(inner, depth + 1) for inner in _unpacked(text)]
+        plain += [everything(inner, depth + 1) for _, inner, _ in inside]
     return "\n".join(dict.fromkeys(plain))
 
 
-def _unpacked(text: str) -> Iterator[str]:
+def _unpacked(text: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield what looks like base64, the text in it, and whether that was compressed."""
     for packed in _PACKED.findall(text):
         try:
             raw = base64.b64decode(packed + "=" * (-len(packed) % 4))
@@ -43,7 +50,7 @@ def _unpacked(text: str) -> Iterator[str]:
             continue
         for unpack in (gzip.decompress, zlib.decompress, lzma.decompress, bytes):
             try:
-                yield unpack(raw).decode("utf-8")
+                yield packed, unpack(raw).decode("utf-8"), unpack is not bytes
             except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError):
                 continue
             break
