@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from stepscope.tracer.schema.judging import JudgedBuffer, JudgedCall
+from stepscope.tracer.schema.layer_checks import LayerCheck, LayerStep, SettingTrial, TensorDifference
 from stepscope.tracer.schema.machine import Machine
 from stepscope.tracer.schema.process_ends import Frame, UncaughtException
 from tests.logs import compile_summary_logs, memory_records, synthetic
@@ -19,7 +21,7 @@ PLACES = (
     "constant", "guard", "path", "comment", "exception", "print", "variable", "buffer", "environment", "host", "user",
     "argument", "script", "module", "class", "attribute", "function", "kernel", "operator", "break", "note",
     "key", "setting", "device", "file", "folder", "git", "payload", "event", "process", "thread", "patch", "parent",
-    "parameter", "holder", "metric", "package", "cache",
+    "parameter", "holder", "metric", "package", "cache", "fragment", "reason", "value", "difference", "node",
 )  # fmt: skip
 
 
@@ -42,6 +44,38 @@ def machine(**changes: Any) -> Machine:
     )  # fmt: skip
 
 
+def _verdicts(log: LogBuilder) -> None:
+    """Add what the judge and the check against eager mode say."""
+    reason, node = f"{secret('reason')} draws random numbers", secret("node")
+    log.record(
+        JudgedCall(
+            graph=0, call=0, step=0, launches=2, judged=1, not_judged={reason: 1}, launch=[0, 1], site=[0, 1],
+            buffer=["buf0", "buf1"], node=[node, None], verdict=["wrong", "unjudged"], how=["float64", None],
+            of_limit=[250.0, None], reason=[None, 0], reasons=[reason], duration_ns=2_000_000,
+        )
+    )  # fmt: skip
+    frame = Frame(f"/srv/{secret('module')}/{secret('script')}.py", 3, secret("function"), _line())
+    log.record(
+        JudgedBuffer(
+            graph=0, call=0, step=0, launch=0, site=0, buffer="buf0", node=node, verdict="wrong", rules=["element"],
+            how="float64", dtype="float32", size=[4, 8], index=[2, 5], compiled=1.4142135, eager=0.5, float64=0.5,
+            allowed=0.004, of_limit=250.0, bad=3, fragment=[f"{node} = {secret('fragment')}.default(arg0_1)"],
+            inputs=[f"{secret('value')} in arg0_1"], source=frame,
+        )
+    )  # fmt: skip
+    log.record(_layer_check(frame))
+
+
+def _layer_check(frame: Frame) -> LayerCheck:
+    name = f"gradient of self.{secret('attribute')}"
+    difference = TensorDifference(name, "values", f"{secret('difference')} differs", "float32", [4], 2, 4, [1], "1.0",
+                                  "2.0", "1.0", 0.001, 0.0, 0.5, frame)  # fmt: skip
+    step = LayerStep("aot", "joint", "differs", f"{secret('difference')} differs")
+    trial = SettingTrial("pattern_matcher", "False", "removes", f"raised {secret('exception')}")
+    return LayerCheck("0/0", 0, "forward", "eager", "compiled", "differs", secret("reason"), 2, 1, frame, [difference],
+                      [step], [f"+{secret('node')} = {secret('fragment')}.default()"], [trial])  # fmt: skip
+
+
 def planted(folder: Path) -> Path:
     """Write the logs, and return their folder, whose name and whose parent's name are secret, too."""
     target = folder / secret("parent") / "home" / secret("user") / secret("folder")
@@ -54,6 +88,7 @@ def planted(folder: Path) -> Path:
         start_ns = synthetic.MONOTONIC_NS + 1_000_000 + step * 10_000
         log.record(synthetic.calls(10 * step, step, start_ns + 500))
     _torch_records(log)
+    _verdicts(log)
     log.record(memory_records.growth([(0, 4), (2, 4)], [f"list of 3 in {secret('holder')} of __main__"]))
     frame = Frame(f"/srv/{secret('module')}/{secret('script')}.py", 3, secret("function"), _line())
     log.record(UncaughtException(f"{secret('module')}.{secret('class')}", f"cannot {secret('exception')}", [frame]))

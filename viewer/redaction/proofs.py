@@ -303,8 +303,10 @@ def described(text: str) -> re.Match[str] | None:
 _LARGEST = re.compile(
     rf"(?:, |; else )largest {_VALUE} \(\w+(?: limit {_VALUE})?\)|(?<=finite inputs) of at most {_VALUE}"
 )
+_OF_LAYERS = re.compile(rf"\b(compiled|eager|float64|allowed error) {_VALUE}")
+_COURSE = re.compile(rf"(?<=^largest magnitude )[^a-z]*|(?<=^L2 norm )[^a-z]*|(?<=^value ){_VALUE}[^a-z]*")
 
 
 def without_values(content: str) -> str:
-    """Return the description of a tensor without the number in it that was read from the tensor."""
-    return _LARGEST.sub("", content)
+    """Return a description without the numbers in it that were read from a tensor."""
+    return _COURSE.sub("", _OF_LAYERS.sub(r"\1 –", _LARGEST.sub("", content)))

@@ -9,6 +9,7 @@ from typing import Any
 
 from stepscope.tracer.schema.statistics import Statistics
 from stepscope.viewer.findings.crash.launch_deaths import LaunchDeath
+from stepscope.viewer.judged.rows import JudgedBufferRow
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.redaction import findings, proofs, rules
 from stepscope.viewer.redaction.placeholders import Placeholders
@@ -51,6 +52,8 @@ class Redactor(Placeholders):
             return {key: self.redact(one, key, name) for key, one in found.items()}
         if isinstance(row, Statistics):
             found |= dict.fromkeys(rules.VALUES)
+        elif isinstance(row, JudgedBufferRow):
+            found |= dict.fromkeys(rules.ELEMENTS)
         elif isinstance(row, ValueCurve):
             numbers = rules.VALUES.intersection(row.columns)
             found["columns"] = row.columns | {key: [None] * len(row.launch) for key in numbers}

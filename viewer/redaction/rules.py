@@ -127,6 +127,9 @@ DROPPED: Mapping[str, tuple[object, str]] = {
 VALUES = frozenset(NUMBERS)
 """Statistics that are numbers read from tensors, unlike counts of classes of elements."""
 
+ELEMENTS = ("compiled", "eager", "float64", "allowed")
+"""Fields of a judged buffer that are numbers read from tensors."""
+
 EVIDENCE_NUMBERS = words(
     "step last_step first_step launch of launches launch_in_step sites steps storages storage_bytes "
     "bytes_per_step checks is_final_step measured_peak_bytes estimated_peak_bytes gap_bytes "

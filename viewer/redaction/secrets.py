@@ -13,6 +13,8 @@ HOME = re.compile(r"(/home/|/Users/|/users/|[A-Za-z]:\\{1,2}Users\\{1,2})([^/\\\
 """The folder of a user's home, and the name of the user."""
 LEAST_INSIDE = 6
 """Minimum number of characters of a word that is also looked for within other words."""
+_NUMBER = re.compile(r"\d+e\d*")
+"""A part of a number with an exponent, such as 1.25e-07."""
 _LEAST_LETTERS, _LEAST_LETTERS_OF_PATH = 16, 10
 _NOTHING: Mapping[str, set[str]] = {}
 
@@ -76,6 +78,8 @@ class Secrets:
 
 def is_distinctive(word: str) -> bool:
     """Return whether a word cannot come from stepscope, from PyTorch or from the names that Inductor numbers."""
+    if _NUMBER.fullmatch(word):
+        return False
     return any(map(str.isalpha, word)) and word not in common_words.words() and not common_words.is_public(word)
 
 

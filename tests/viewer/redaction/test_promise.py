@@ -67,6 +67,7 @@ def test_no_planted_secret_is_in_report_markdown_or_archive(traces: Path) -> Non
     for name, text in files.items():
         assert not set(MARK.findall(text)), name
         assert "Zq9" not in text, name
+        assert "1.4142135" not in text, name  # an element of a tensor
 
 
 def test_the_same_files_hold_secrets_without_redaction(traces: Path) -> None:

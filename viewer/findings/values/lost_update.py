@@ -17,7 +17,7 @@ from stepscope.viewer.values.queries.trends import Course, constants
 from stepscope.viewer.values.queries.values import has_values
 
 SUMMARY = "A tensor no longer changes because its dtype rounds the change away"
-TITLE_IS_MEASURED = True
+TITLE_IS_MEASURED = False
 
 LEAST_MOVES, LEAST_STOPS = 2, 3
 _DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float8_e4m3fn": 4, "float8_e5m2": 3}

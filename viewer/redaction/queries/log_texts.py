@@ -31,10 +31,12 @@ _COLUMNS = {
         "compiles.graph_break_reason", "compiles.failure", "compile_events.text", "process_ends.error_tail",
         "uncaught_exceptions.text", "lifetime_mismatches.holders", "memory_step_mismatches.holders",
         "left_behind.holders", "export_events.reason", "cache_lookups.detail", "layer_checks.why",
+        "layer_checks.settings", "judged_calls.reasons",
     ),
     "source": (
         "compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames", "layer_checks.frame",
         "layer_checks.differences", "layer_checks.nodes", "judged_buffers.source",
+        "judged_buffers.fragment", "judged_buffers.inputs",
     ),
 }  # fmt: skip
 _KIND_OF_KEY = {"file": "paths", "function": "names", "code": "source"}
