@@ -8,6 +8,7 @@ from typing import Literal
 from stepscope.viewer.graphs.rows import SourceLine
 
 Verdict = Literal["ok", "wrong", "unjudged"]
+VERDICTS: tuple[Verdict, ...] = ("ok", "wrong", "unjudged")
 
 
 @dataclass(frozen=True)

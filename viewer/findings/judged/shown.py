@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
 from typing import Any
 
 from stepscope.viewer.findings.evidence import attributes
@@ -41,7 +40,7 @@ def of_limit(row: JudgedBufferRow) -> str:
 
 def evidence_of(trace: Trace, row: JudgedBufferRow) -> dict[str, Any]:
     """Return what programs read of a judged buffer, with the code of the kernel."""
-    code = cache(partial(code_of_graph, trace))(row.graph)
+    code = code_of_graph(trace, row.graph)
     part = cut(code, row.kernel, row.kind, None) if code is not None else None
     names = ("node", "rules", "how", "dtype", "size", "index", "compiled", "eager", "float64", "allowed", "of_limit")
     return {

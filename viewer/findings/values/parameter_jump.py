@@ -1,8 +1,8 @@
 """The L2 norm of a parameter of the model was at least three times as large in one step as in the step before, although
 it had changed by less than a tenth in each of the three or more steps before that. The finding names the step and the
-parameter with the largest jump, and counts the others that jumped in the same step. It is left out if values explode in
-the same log, which is then reported instead. A spike of the learning rate, a loaded checkpoint, or a bad batch are
-usual causes."""
+parameter with the largest jump, and counts the others that jumped in the same step. It is left out from the step on in
+which values of the same log begin to explode, which is then reported instead. A spike of the learning rate, a loaded
+checkpoint, or a bad batch are usual causes."""
 
 from __future__ import annotations
 
@@ -31,17 +31,24 @@ class Jump(NamedTuple):
     position: int
     factor: float
 
+    @property
+    def step(self) -> int:
+        """Return the step behind the jump."""
+        return self.course.steps[self.position]
+
 
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per log and step."""
     trace = evidence.trace
     if not has_values(trace):
         return []
-    exploding = {climb.course.log for climb in climbs(trace)}
-    courses = jumping(trace, LEAST_JUMP, LEAST_QUIET_STEPS)
-    jumps = [jump for course in courses if course.log not in exploding and (jump := jump_of(course)) is not None]
+    exploding: dict[int, int] = {}
+    for climb in climbs(trace):  # the first of a log comes first
+        exploding.setdefault(climb.course.log, climb.course.steps[climb.first])
+    jumps = [jump for course in jumping(trace, LEAST_JUMP, LEAST_QUIET_STEPS) if (jump := jump_of(course)) is not None]
+    jumps = [jump for jump in jumps if jump.step <= exploding.get(jump.course.log, jump.step)]
     jumps = [jump for jump in jumps if _is_parameter(trace, jump.course)]
-    groups = grouped(jumps, lambda jump: (jump.course.log, jump.course.steps[jump.position]))
+    groups = grouped(jumps, lambda jump: (jump.course.log, jump.step))
     return [_finding(trace, jumps) for jumps in groups]
 
 

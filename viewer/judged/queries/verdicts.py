@@ -6,7 +6,15 @@ from collections import defaultdict
 from typing import Any
 
 from stepscope.viewer.judged.queries.judged import clobbered_inputs, judged_buffers
-from stepscope.viewer.judged.rows import BufferVerdict, ClobberedInputRow, JudgedBufferRow, JudgedLaunch, JudgedStep
+from stepscope.viewer.judged.rows import (
+    VERDICTS,
+    BufferVerdict,
+    ClobberedInputRow,
+    JudgedBufferRow,
+    JudgedLaunch,
+    JudgedStep,
+    Verdict,
+)
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -79,8 +87,11 @@ def _judged_launches(trace: Trace, log: int, step: int) -> list[JudgedLaunch]:
     found: list[JudgedLaunch] = []
     for call in calls:
         for position, buffers in _by_position(call, details).items():
-            ids, (site, kernel, kind) = launches[call["call"]], sites[call["graph"], buffers[0][0]]
-            launch = ids[position] if position < len(ids) else None
+            place = sites.get((call["graph"], buffers[0][0]))
+            if place is None:  # the log lacks the record of the graph
+                continue
+            ids, (site, kernel, kind) = launches[call["call"]], place
+            launch = ids[position] if 0 <= position < len(ids) else None
             verdicts = [verdict for _, verdict in buffers]
             at = (call["call"], position)
             found.append(JudgedLaunch(launch, log, step, call["graph"], site, kernel, kind, verdicts, clobbered[at]))
@@ -92,9 +103,10 @@ def _by_position(
 ) -> dict[int, list[tuple[int, BufferVerdict]]]:
     """Return the verdicts of a call, each with the site's number in its graph, by the position of the launch."""
     found: defaultdict[int, list[tuple[int, BufferVerdict]]] = defaultdict(list)
-    for position, site, buffer, *rest in zip(*(call[name] for name in _COLUMNS), strict=True):
+    for position, site, buffer, *rest in zip(*(call[name] for name in _COLUMNS), strict=False):
         node, verdict, how, of_limit, reason = rest
-        why = None if reason is None else call["reasons"][reason]
+        why = call["reasons"][reason] if reason in range(len(call["reasons"])) else None
+        known: Verdict = next((one for one in VERDICTS if one == verdict), "unjudged")
         detail = details.get((call["call"], position, buffer))
-        found[position].append((site, BufferVerdict(buffer, node, verdict, how, of_limit, why, detail)))
+        found[position].append((site, BufferVerdict(buffer, node, known, how, of_limit, why, detail)))
     return found
