@@ -145,13 +145,12 @@ def show(trace: Trace, steps: int) -> None:
         "a graph": [f"/graphs/{i % GRAPHS}" for i in range(len(places))],
         "search": [f"/search.json?text=relu_{i}" for i in range(len(places))],
     }
-    means = []
+    medians = []
     for name, asked in addresses.items():
         first, *others = [asker.ask(address) for address in asked]
-        times = [ms for ms, _ in others]
-        means.append(statistics.mean(times))
-        print(f"{name:20} {statistics.median(times):8.1f} ms   first {first[0]:8.1f} ms   {first[1] / 1e3:8.0f} kB")
-    print(f"{'mean of all':20} {statistics.mean(means):8.1f} ms")
+        medians.append(statistics.median(ms for ms, _ in others))
+        print(f"{name:20} {medians[-1]:8.1f} ms   first {first[0]:8.1f} ms   {first[1] / 1e3:8.0f} kB")
+    print(f"{'mean of all':20} {statistics.mean(medians):8.1f} ms")
     asker.close()
 
 

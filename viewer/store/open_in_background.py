@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -36,7 +37,9 @@ class HowFar(NamedTuple):
 
 
 class Building:
-    """An index that a child process builds. Its errors are ignored, because opening the trace raises them again."""
+    """An index that a child process builds. Its errors are ignored, because opening the trace raises them again.
+
+    The child ends when this process does, however that ends."""
 
     def __init__(self, path: TracePath, ask: Callable[[Trace], None]) -> None:
         self.how_far = HowFar()
@@ -53,6 +56,7 @@ class Building:
                 signal.signal(signal.SIGTERM, signal.default_int_handler)
                 os.close(reader)
                 with os.fdopen(writer, "wb", buffering=0) as pipe:
+                    threading.Thread(target=_end_without_reader, args=(pipe.fileno(),), daemon=True).start()
                     teller = _Teller(pipe)
                     with watched(teller):
                         trace = _open(path)
@@ -89,6 +93,14 @@ class Building:
                 self.how_far = HowFar(*orjson.loads(line))
         os.waitpid(self._child, 0)
         self._ended.set()
+
+
+def _end_without_reader(pipe: int) -> None:
+    """End this process as `Building.stop` does once nobody can read from the pipe any more."""
+    waiter = select.poll()
+    waiter.register(pipe, 0)  # errors are always reported
+    waiter.poll()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 class _Teller:

@@ -6,10 +6,12 @@ import asyncio
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from typing import cast
@@ -25,7 +27,7 @@ from stepscope.viewer.store.open_in_background import Building, HowFar
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.building import BuildingApp
 from tests.logs.synthetic import recorded
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for
 
 ORIGIN = "http://127.0.0.1:8686"
 
@@ -159,3 +161,31 @@ def test_ending_the_server_ends_the_building_and_reads_nothing_again(
     assert building.has_ended(0)
     assert not opened
     assert app.error is None
+
+
+DIES_WHILE_IT_BUILDS = """
+import sys, time
+from pathlib import Path
+from stepscope.viewer.store.open_in_background import Building
+building = Building(Path(sys.argv[1]), lambda trace: time.sleep(600))
+print(building._child, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_the_building_ends_with_a_process_that_is_killed(log: Path) -> None:
+    command = [sys.executable, "-c", DIES_WHILE_IT_BUILDS, str(log)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert runs(child)
+        parent.kill()
+    wait_for(lambda: not runs(child))
+
+
+def runs(process: int) -> bool:
+    """Return whether a process is there and not a zombie that nobody waits for."""
+    with suppress(FileNotFoundError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
