@@ -26,6 +26,7 @@ PARTS = {
     "Memory": SCHEMA / "memory.py",
     "Comparisons between layers of a compile": SCHEMA / "layer_checks.py",
     "What failed or could not be recorded": SCHEMA / "gaps.py",
+    "Exceptions of compiled code": SCHEMA / "raised_calls.py",
     "How a process ended": SCHEMA / "process_ends.py",
 }
 TARGET = ROOT / "docs" / "format.md"

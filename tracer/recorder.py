@@ -37,6 +37,7 @@ from stepscope.tracer.runtime.outbox import Outbox
 from stepscope.tracer.runtime.problems import Problems, failure_in, never_free
 from stepscope.tracer.runtime.process import environment_number, run_record, uncaught_exception
 from stepscope.tracer.runtime.process_exit import LONGEST_WAIT_S, ProcessExit, Reason
+from stepscope.tracer.runtime.raised_calls import RaisedCalls
 from stepscope.tracer.runtime.values.save import TensorSaver, tensors_folder
 from stepscope.tracer.runtime.whole_calls import WholeCalls
 from stepscope.tracer.schema.gaps import Skipped
@@ -87,6 +88,7 @@ class Recorder(ContextDecorator):
         self.saver = TensorSaver(tensors_folder(self._log.writer.target), self.config.save_quota_bytes)
         self._device_error: str | None = None
         self.judge = Judge(self.config, self, self.saver)
+        self.call_raised = RaisedCalls(self.write).add
 
     @property
     def path(self) -> Path | None:
@@ -189,7 +191,7 @@ class Recorder(ContextDecorator):
     def write(self, record: Record) -> None:
         self._log.write(record)
 
-    recompute_mismatch = layout = same_tensors = compile_error = write
+    recompute_mismatch = layout = same_tensors = compile_error = failed_node = write
 
     def saved(self, record: SavedTensor) -> None:
         with self._lock:

@@ -79,6 +79,12 @@ def judged(folder: Path) -> None:
     assert run(folder, *stepscope, "-m", "tests.capture.judged_program", "wrong", autoload=True) == 0
 
 
+def raising(folder: Path) -> None:
+    """Exceptions leave calls of compiled code, and the program catches them."""
+    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
+    assert run(folder, *stepscope, "-m", "tests.capture.known_program", "sick", autoload=True) == 0
+
+
 def clobbered(folder: Path) -> None:
     """A launch whose input was changed, as the judge of a wrapper with such a fault writes it."""
     folder.joinpath("trace").mkdir()
@@ -92,7 +98,8 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
         " values saved_tensor scheduler_memory lifetime_layout lifetimes lifetime_mismatch memory_step_mismatch growth"
         " layer_check tuned_kernels failure overhead uncaught_exception end process_end",
     ),
-    "failing": (failing, "run compile_error end"),
+    "failing": (failing, "run compile_error failed_node end"),
+    "raising": (raising, "run raised_call failed_node end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),
     "printed": (printed, "run graph launches values device_times skipped end"),
     "cpp": (cpp, "run graph cpp_code output_code_N steps launches skipped end"),

@@ -12,6 +12,7 @@ from stepscope.tracer.schema.judging import JudgedBuffer, JudgedCall
 from stepscope.tracer.schema.layer_checks import LayerCheck, LayerStep, SettingTrial, TensorDifference
 from stepscope.tracer.schema.machine import Machine
 from stepscope.tracer.schema.process_ends import Frame, UncaughtException
+from stepscope.tracer.schema.raised_calls import FailedNode, RaisedCall
 from tests.logs import compile_summary_logs, memory_records, synthetic
 from tests.logs.synthetic import LogBuilder
 
@@ -66,6 +67,13 @@ def _verdicts(log: LogBuilder) -> None:
     log.record(_layer_check(frame))
 
 
+def _raised(log: LogBuilder, frame: Frame) -> None:
+    """Add an exception that the program caught, and the node at which a compile failed."""
+    text, kind = f"cannot {secret('exception')}", f"{secret('module')}.{secret('class')}"
+    log.record(RaisedCall(0, 0, 0, 0, False, 9, f"{secret('operator')}(arg0_1)", kind, text, [frame]))
+    log.record(FailedNode("0/0", secret("class"), text, secret("node"), f"{secret('operator')}.default", frame))
+
+
 def _layer_check(frame: Frame) -> LayerCheck:
     name = f"gradient of self.{secret('attribute')}"
     difference = TensorDifference(name, "values", f"{secret('difference')} differs", "float32", [4], 2, 4, [1], "1.0",
@@ -92,6 +100,7 @@ def planted(folder: Path) -> Path:
     log.record(memory_records.growth([(0, 4), (2, 4)], [f"list of 3 in {secret('holder')} of __main__"]))
     frame = Frame(f"/srv/{secret('module')}/{secret('script')}.py", 3, secret("function"), _line())
     log.record(UncaughtException(f"{secret('module')}.{secret('class')}", f"cannot {secret('exception')}", [frame]))
+    _raised(log, frame)
     log.write(target / f"stepscope_trace_rank_0_4711_{secret('file')}.log")
     for number, other in enumerate((compile_summary_logs.with_breaks(), compile_summary_logs.with_recompiles())):
         text = other.data.replace(b"x @ w", secret("comment").encode())

@@ -35,8 +35,8 @@ try:
     _ss_see = _ss_call.see_storages
     _ss_flag = _ss_call.flag
     _ss_due = _ss_call.due
-except BaseException:
-    _ss_call.raised()
+except BaseException as _ss_error:
+    "stepscope hooks".raised(_ss_call, _ss_error)
     raise
 finally:
     "stepscope hooks".end(_ss_call)

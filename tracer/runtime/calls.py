@@ -141,9 +141,6 @@ class GraphCall:
         """The recording that the call belongs to."""
         return self.hooks.sink if self.hooks is not None else None
 
-    def raised(self) -> None:
-        self.state = "raised"
-
     def unfinished(self, now_ns: int) -> GraphCall:
         """Return a copy of a running call as a call that has ended at `now_ns`."""
         found = copy(self)

@@ -57,6 +57,7 @@ class CallSink(ReplaySink, AssertSink, Protocol):
     def same_tensors(self, record: SameTensors) -> None: ...
     def layout(self, record: LifetimeLayout | LifetimeMismatch) -> None: ...
     def enter(self, frame: object, phase: str | None) -> int: ...
+    def call_raised(self, call: GraphCall, error: BaseException) -> None: ...
 
 
 class GraphHooks:
@@ -218,6 +219,15 @@ class GraphHooks:
             self.sink.failed("end", error)
         if self.sink.asserts_lifetimes:
             self._layouts.assert_ended(call, self.sink)
+
+    def raised(self, call: GraphCall, error: BaseException) -> None:
+        """Record an exception that is leaving `call`."""
+        call.state = "raised"
+        if call.is_recorded:
+            try:
+                self.sink.call_raised(call, error)
+            except Exception as failure:
+                self.sink.failed("raised", failure)
 
     def _end_recorded(self, call: GraphCall) -> None:
         if call.number not in self.sink.running:  # the recording has ended meanwhile, and has written the call

@@ -76,20 +76,27 @@ def uncaught_exception() -> UncaughtException | None:
         return None
     if error.__traceback__ is not None and error.__traceback__.tb_frame.f_back is not None:
         return None
-    kind = type(error)
     frames = [
         Frame(frame.filename, frame.lineno or 0, frame.name, frame.line or "")
         for frame in traceback.extract_tb(error.__traceback__)[-MOST_FRAMES:]
     ]
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return UncaughtException(type_name(error), exception_text(error)[:MOST_TEXT], frames)
+
+
+def type_name(error: BaseException) -> str:
+    """Return the name of the class of `error`, with its module unless that is `builtins`."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def exception_text(error: BaseException) -> str:
+    """Return the text of `error`, and why a call of generated C++ code failed if that is known."""
     try:
         text = str(error)
     except Exception as broken:  # raised by the program's own class
         text = f"(its text is unavailable: {type(broken).__name__})"
     cause = shim_errors.cause_of(text)
-    if cause is not None:
-        text = f"{text[:MOST_CALL]}\n{CALL_RAISED}{cause}"
-    return UncaughtException(name, text[:MOST_TEXT], frames)
+    return text if cause is None else f"{text[:MOST_CALL]}\n{CALL_RAISED}{cause}"
 
 
 def _loads_data(torch: Any) -> bool:

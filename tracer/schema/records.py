@@ -20,6 +20,7 @@ from stepscope.tracer.schema import (
     layer_checks,
     memory,
     process_ends,
+    raised_calls,
     scalars,
     statistics,
     steps,
@@ -29,7 +30,8 @@ from stepscope.tracer.schema.machine import Machine
 from stepscope.tracer.schema.record import Record, records_of
 
 _MODULES = (
-    graphs, launches, steps, scalars, values, statistics, judging, layer_checks, memory, gaps, process_ends,
+    graphs, launches, steps, scalars, values, statistics, judging, layer_checks, memory, gaps, raised_calls,
+    process_ends,
 )  # fmt: skip
 
 

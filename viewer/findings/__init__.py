@@ -17,7 +17,7 @@ _OF_RECORDERS = (
     "values.nonfinite", "values.uninitialised_read", "values.storage_overlap", "values.changed_without_writer",
     "values.exploding_values", "values.parameter_jump", "values.lost_update", "values.dead_activation",
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
-    "crash.crash", "crash.exception", "logs.not_recorded",
+    "crash.crash", "crash.exception", "crash.raised_call", "logs.not_recorded",
 )  # fmt: skip
 """Modules that need a log written by a recorder."""
 _OF_COMPILES = (

@@ -182,6 +182,20 @@ CREATE TABLE uncaught_exceptions (
     log BIGINT, time_unix_ns BIGINT, type VARCHAR, text VARCHAR,
     frames VARCHAR                   -- JSON list of {file, line, function, code}, outermost first
 );
+-- Exceptions that left calls of generated code, also those that the program caught. `graph`, `call` and `site` are
+-- numbers of the log.
+CREATE TABLE raised_calls (
+    log BIGINT, time_unix_ns BIGINT, graph BIGINT, call BIGINT, step BIGINT,
+    site BIGINT,                     -- the last launch that had begun; NULL if none had
+    returned BOOLEAN,                -- whether that launch had returned
+    line BIGINT, statement VARCHAR,  -- of the wrapper
+    type VARCHAR, text VARCHAR,
+    frames VARCHAR                   -- JSON list of {file, line, function, code}, outermost first
+);
+CREATE TABLE failed_nodes (          -- the FX node at which a compile failed
+    log BIGINT, time_unix_ns BIGINT, compile_id VARCHAR, type VARCHAR, text VARCHAR, node VARCHAR, target VARCHAR,
+    frame VARCHAR                    -- JSON {file, line, function, code}
+);
 -- What the judge found in calls whose launches it recomputed. `call`, `graph` and `site` are numbers of the log, and
 -- `launch` is a position in the call. Lists are JSON.
 CREATE TABLE judged_calls (

@@ -65,6 +65,9 @@ class Sink:
 
     def skipped(self, record: Skipped) -> None: ...
 
+    def call_raised(self, call: GraphCall, error: BaseException) -> None:
+        pass
+
     def enter(self, frame: object, phase: str | None) -> int:
         return 7
 

@@ -2,11 +2,13 @@
 program, or when the log of a process that died ends with it, without an end record and without a later launch or
 compile. It is information only when the program went on, because it caught the error or ran the code without compiling
 it: another compile, a launch or the end of the program follows. It is a warning when the outcome is unknown, because a
-log that only PyTorch wrote, or a log of a running process, ends with the error or during a compile."""
+log that only PyTorch wrote, or a log of a running process, ends with the error or during a compile. If Inductor failed,
+the finding names the line of the model that it was compiling, where a recorder saw it."""
 
 from __future__ import annotations
 
 from stepscope.viewer.compiles.queries.events import CompileEvent
+from stepscope.viewer.crash.queries.raised_calls import FailedNodeRow, failed_nodes
 from stepscope.viewer.findings.compiles.compile_fates import SEVERITIES, Fate, Fates
 from stepscope.viewer.findings.evidence import (
     Evidence,
@@ -19,6 +21,7 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
     times,
 )
+from stepscope.viewer.ingest.torch_trace.kinds import NO_ID
 from stepscope.viewer.overview.rows import Finding
 
 SUMMARY = "A compile failed"
@@ -37,11 +40,16 @@ def find(evidence: Evidence) -> list[Timed]:
     fates = Fates(evidence)
     groups = grouped(events, lambda event: (event.log, event.frame_id, event.cause))
     by_fate = grouped(groups, lambda group: fates.of(group[-1]))
-    return [_finding(same[0], fates.of(same[0][-1]), len(same)) for some in by_fate for same in alike_in_logs(some)]
+    nodes = {(node.log, node.compile_id or NO_ID): node for node in reversed(failed_nodes(evidence.trace))}
+    return [
+        _finding(same[0], fates.of(same[0][-1]), len(same), nodes) for some in by_fate for same in alike_in_logs(some)
+    ]
 
 
-def _finding(group: list[CompileEvent], fate: Fate, logs: int) -> Timed:
+def _finding(group: list[CompileEvent], fate: Fate, logs: int, nodes: dict[tuple[int, str], FailedNodeRow]) -> Timed:
     first = group[0]
+    node = nodes.get((first.log, first.compile_id))
+    node = node if node is not None and node.text in first.text else None
     title = f"Compiling {first.name} failed{times(len(group))}{in_logs(logs)}: {first.cause}"
     if fate == "went on":
         title += "; the program went on"
@@ -52,6 +60,14 @@ def _finding(group: list[CompileEvent], fate: Fate, logs: int) -> Timed:
         severity=SEVERITIES[fate],
         title=title,
         rule=rule_of(__doc__),
-        evidence={"failures": len(group), **logs_of(logs), "compile_id": first.compile_id, "error": first.text[:2000]},
-        **place_of(first),
+        evidence={
+            "failures": len(group),
+            **logs_of(logs),
+            "compile_id": first.compile_id,
+            "error": first.text[:2000],
+            "node": node.node if node else None,
+            "operator": node.target if node else None,
+        },
+        proof=[f"Inductor was compiling {node.target}"] if node else [],
+        **{**place_of(first), **({"source": node.source} if node and node.source else {})},
     )

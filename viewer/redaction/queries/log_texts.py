@@ -23,7 +23,8 @@ _COLUMNS = {
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
-        "arguments.parameter", "steps.optimizers", "uncaught_exceptions.type", "scalars.name",
+        "arguments.parameter", "steps.optimizers", "uncaught_exceptions.type", "raised_calls.type",
+        "failed_nodes.type", "failed_nodes.node", "failed_nodes.target", "scalars.name",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
     "environment": ("process_ends.environment",),
@@ -31,10 +32,11 @@ _COLUMNS = {
         "compiles.graph_break_reason", "compiles.failure", "compile_events.text", "process_ends.error_tail",
         "uncaught_exceptions.text", "lifetime_mismatches.holders", "memory_step_mismatches.holders",
         "left_behind.holders", "export_events.reason", "cache_lookups.detail", "layer_checks.why",
-        "layer_checks.settings", "judged_calls.reasons",
+        "layer_checks.settings", "judged_calls.reasons", "raised_calls.text", "failed_nodes.text",
     ),
     "source": (
         "compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames", "layer_checks.frame",
+        "raised_calls.frames", "raised_calls.statement", "failed_nodes.frame",
         "layer_checks.differences", "layer_checks.nodes", "judged_buffers.source",
         "judged_buffers.fragment", "judged_buffers.inputs",
     ),

@@ -1,0 +1,86 @@
+"""Does what a log reveals without a judge, or its healthy twin: `python -m tests.capture.known_program WHAT...`
+
+Each function has a fault if `is_sick`, and is well otherwise.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._inductor import lowering
+
+
+@torch.library.custom_op("known_program::transposed", mutates_args=())
+def transposed(x: Tensor, lies: bool) -> Tensor:
+    """Return a copy whose strides are not those that its fake kernel promises, if `lies`."""
+    return x.t().contiguous().t() if lies else x.clone()
+
+
+@transposed.register_fake
+def _(x: Tensor, lies: bool) -> Tensor:
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("known_program::unknown", mutates_args=())
+def unknown(x: Tensor) -> Tensor:
+    return x * 2
+
+
+@unknown.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def out_of_bounds(is_sick: bool) -> None:
+    @torch.compile
+    def look_up(table: Tensor, rows: Tensor) -> Tensor:
+        return table[rows] * 2.0
+
+    table = torch.randn(10, 4)
+    look_up(table, torch.tensor([1, 2, 3]))
+    with suppress(RuntimeError):
+        look_up(table, torch.tensor([1, 2, 30 if is_sick else 9]))
+
+
+def other_strides(is_sick: bool) -> None:
+    @torch.compile
+    def turn(x: Tensor) -> Tensor:
+        turned: Tensor = transposed(x.sin(), is_sick)
+        return turned.cos() + 1
+
+    with suppress(AssertionError):
+        turn(torch.randn(4, 5))
+
+
+def no_lowering(is_sick: bool) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError("planted: no lowering")
+
+    @torch.compile
+    def double(x: Tensor) -> Tensor:
+        x = x.sin()
+        result: Tensor = unknown(x) + 1
+        return result
+
+    if is_sick:
+        lowering.lowerings[torch.ops.known_program.unknown.default] = refuse
+    with suppress(Exception):
+        double(torch.randn(4, 5))
+
+
+PROGRAMS: dict[str, Callable[[bool], None]] = {one.__name__: one for one in (out_of_bounds, other_strides, no_lowering)}
+
+
+def main(what: str) -> None:
+    torch.manual_seed(0)
+    for program in PROGRAMS.values():
+        program(what == "sick")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,60 @@
+"""What a log reveals without a judge: a program with one fault of each kind, and its healthy twin."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import python_processes
+from tests.capture import known_program
+from tests.capture.conftest import clean_environment
+from tests.capture.test_deaths import COMMAND
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def findings_of(what: str, folder: Path) -> list[dict[str, Any]]:
+    command = [*COMMAND, "run", "--level", "values", "-o", folder / what, "--", "-m", "tests.capture.known_program"]
+    run = python_processes.run([*command, what], env=clean_environment(folder / "cache"), timeout=500)
+    assert run.returncode == 0, run.stderr[-3000:]
+    answer = python_processes.run([*COMMAND, "summary", folder / what, "--json"], timeout=100, check=True)
+    found: list[dict[str, Any]] = json.loads(answer.stdout)["findings"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def sick(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return findings_of("sick", tmp_path_factory.mktemp("sick"))
+
+
+def test_healthy_programs_have_no_findings(tmp_path: Path) -> None:
+    assert [one["title"] for one in findings_of("healthy", tmp_path)] == []
+
+
+def the_one(found: list[dict[str, Any]], kind: str, words: str) -> dict[str, Any]:
+    (one,) = [one for one in found if one["kind"] == kind and words in one["title"]]
+    return one
+
+
+def test_exceptions_that_the_program_catches_are_named_with_their_line(sick: list[dict[str, Any]]) -> None:
+    index = the_one(sick, "raised_call", "index out of bounds")
+    assert index["source"]["code"] == "return table[rows] * 2.0"
+    assert index["title"].startswith("index (known_program.py:")
+    assert index["title"].endswith("; the program went on")
+    assert (index["severity"], index["evidence"]["cause"]) == ("warning", "index out of bounds")
+    assert "look_up(table, torch.tensor(" in " ".join(index["proof"])
+
+    strides = the_one(sick, "raised_call", "did not return what was compiled for")
+    assert strides["source"]["code"] == "turned: Tensor = transposed(x.sin(), is_sick)"
+    assert strides["evidence"]["cause"] == "size or stride"
+
+    lowering = the_one(sick, "compile_failure", "planted: no lowering")
+    assert lowering["source"]["code"] == "result: Tensor = unknown(x) + 1"
+    assert lowering["evidence"]["operator"] == "known_program.unknown.default"
+
+
+def test_each_fault_has_one_finding(sick: list[dict[str, Any]]) -> None:
+    assert len(sick) == len(known_program.PROGRAMS)

@@ -1,0 +1,120 @@
+"""A call of compiled code raised an exception, whether the program caught it or not: a kernel found an index out of
+bounds, an assertion in the generated code failed, or an operator refused its inputs. The finding names the launch that
+raised, or the last launch before the statement that did. It is critical if the exception ended the program, and a
+warning if the program went on. An exception that ended the program in a launch is a finding of the kind crash
+instead."""
+
+from __future__ import annotations
+
+import re
+
+from stepscope.viewer.crash.queries.process_ends import uncaught_exceptions
+from stepscope.viewer.crash.queries.raised_calls import RaisedCallRow, raised_calls
+from stepscope.viewer.findings.crash.deaths import deaths
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, program_name, rule_of, times
+from stepscope.viewer.findings.values.operations import operation, operators, place, source_line
+from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.graphs.rows import SiteRow, SourceLine
+from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import basename
+
+SUMMARY = "A call of compiled code raised an exception"
+_ASSERTED = re.compile(r"assert_(?:size_stride|alignment)\((\w+)")
+_CAUSES = (
+    ("index out of bounds", re.compile(r"index(?:es)? out of (?:bounds|range)|out of bounds", re.IGNORECASE)),
+    ("out of memory", re.compile(r"out of memory|can't allocate memory|OutOfMemory", re.IGNORECASE)),
+    ("size or stride", re.compile(r"expected size|stride|shape|size mismatch|same reduction dim", re.IGNORECASE)),
+    ("dtype", re.compile(r"dtype|scalar type", re.IGNORECASE)),
+    ("device", re.compile(r"same device|expected device", re.IGNORECASE)),
+)
+
+_RAISING = {"index out of bounds": ("index", "gather", "embedding", "scatter", "select"), "assertion": ("assert",)}
+"""Parts of the names of operators that raise for a kind of cause."""
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding per launch site and exception."""
+    trace = evidence.trace
+    rows = raised_calls(trace)
+    if not rows:
+        return []
+    in_crash = {death.run.log for death in deaths(trace) if death.kind != "exception"}
+    rows = [row for row in rows if not (row.log in in_crash and ended(trace, row))]
+    groups = grouped(rows, lambda row: (row.log, row.graph, row.site, row.returned, row.title, ended(trace, row)))
+    return [_finding(evidence, group) for group in groups]
+
+
+def ended(trace: Trace, row: RaisedCallRow) -> bool:
+    """Return whether the exception ended the program."""
+    error = uncaught_exceptions(trace).get(row.log)
+    return error is not None and error.type == row.type and error.text.startswith(row.text)
+
+
+def _finding(evidence: Evidence, group: list[RaisedCallRow]) -> Timed:
+    trace, row = evidence.trace, group[0]
+    site = next(iter(site_rows(trace, [row.site])), None) if row.site is not None else None
+    caller = row.frames[-1] if row.frames else None
+    source = (source_line(site) if site is not None else None) or caller
+    is_end = ended(trace, row)
+    then = "the program ended" if is_end else "the program went on"
+    page = f"/steps/{row.step}?log={row.log}" + (f"&launch={row.launch}" if row.launch is not None else "")
+    return row.time_unix_ns, Finding(
+        kind="raised_call",
+        severity="critical" if is_end else "warning",
+        title=f"{_what(trace, row, site)}{times(len(group))}; {then}",
+        rule=rule_of(__doc__),
+        evidence={
+            "cause": cause_of(row),
+            "exception": row.title,
+            "statement": row.statement,
+            "times": len(group),
+            "caller": caller.place if caller else None,
+            "ended_the_program": is_end,
+        },
+        proof=_proof(row, caller, source),
+        links=[ProofLink(f"open launch {row.launch}", page)] if row.launch is not None else [],
+        page=page,
+        rank=evidence.rank_of(row.log),
+        kernel=site.kernel if site is not None else None,
+        source=source,
+        **attributes(row, "step", "graph", "launch", "log"),
+    )
+
+
+def cause_of(row: RaisedCallRow) -> str:
+    """Return the kind of cause: the first kind that the type or the text names, else ``assertion`` or ``other``."""
+    told = f"{row.type}: {row.text}"
+    found = next((name for name, sign in _CAUSES if sign.search(told)), None)
+    is_check = "assert" in f"{told} {row.statement}".lower() or (row.statement or "").startswith("raise ")
+    return found or ("assertion" if is_check else "other")
+
+
+def _what(trace: Trace, row: RaisedCallRow, site: SiteRow | None) -> str:
+    asserted = _ASSERTED.match(row.statement or "")
+    if site is None:
+        if asserted is not None:
+            return f"{program_name(trace, row.graph, asserted[1])} is not what was compiled for: {row.title}"
+        return f"A compiled graph raised {row.title} before its first launch"
+    name = f"{_operator(site, row)}{place(source_line(site))}"
+    if not row.returned:
+        return f"{name} raised {row.title}"
+    if asserted is not None and asserted[1].startswith("buf"):
+        return f"{name} did not return what was compiled for: {row.title}"
+    return f"A check after {name} raised {row.title}"
+
+
+def _operator(site: SiteRow, row: RaisedCallRow) -> str:
+    """Return the operator of a launch that is most likely to have raised."""
+    signs = _RAISING.get(cause_of(row), ())
+    names = (name.rpartition("aten.")[2].partition(".")[0].strip("_") for name in operators(site))
+    return next((name for name in names if any(sign in name for sign in signs)), operation(site))
+
+
+def _proof(row: RaisedCallRow, caller: SourceLine | None, source: SourceLine | None) -> list[str]:
+    lines = []
+    if row.statement is not None:
+        lines.append(f"the generated code stopped at {row.statement}")
+    if caller is not None and caller != source:
+        lines.append(f"it was called at {basename(caller.file)}:{caller.line}: {caller.code}")
+    return lines
