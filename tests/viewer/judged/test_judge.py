@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stepscope.tracer.schema.judging import JudgedBuffer, JudgedCall
+from stepscope.tracer.schema.judging import ClobberedInput, JudgedBuffer, JudgedCall
 from stepscope.tracer.schema.process_ends import End
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.judged.queries.verdicts import judged_launches, judged_steps, verdict_on
@@ -53,6 +53,27 @@ def test_the_panel_of_a_launch_has_its_verdict(opened: Open) -> None:
     assert verdict["buffers"][0]["details"]["compiled"] == 1.5
     assert client.get("/launches/2.json").json()["judged"]["clobbered"][0]["writer"] == 1
     assert client.get("/launches/7.json").json()["judged"] is None
+
+
+def test_a_launch_that_read_a_changed_input_is_listed_without_a_verdict_on_its_buffers(opened: Open) -> None:
+    log = recorded(end=False).record(
+        JudgedCall(
+            graph=0, call=0, step=0, launches=1, judged=1, not_judged={}, launch=[0], site=[0], buffer=["buf0"],
+            node=["mm"], verdict=["ok"], how=["equal"], of_limit=[0.0], reason=[None], reasons=[], duration_ns=1_000,
+        )
+    )  # fmt: skip
+    log.record(
+        ClobberedInput(
+            graph=0, call=0, step=0, launch=2, site=2, buffer="buf1", is_written=True, producer=1, writer=1,
+            is_result=False,
+        )
+    )  # fmt: skip
+    client = Client(opened(log))
+    listed = [(one["launch"], one["buffers"]) for one in client.get("/judge.json").json()["launches"]]
+    assert listed[0] == (2, [])
+    assert [launch for launch, _ in listed] == [2, 0]
+    assert "buf1 is not what its producer wrote" in client.get("/judge").text
+    assert client.get("/launches/2.json").json()["judged"]["clobbered"][0]["buffer"] == "buf1"
 
 
 def test_the_first_page_counts_what_was_judged(opened: Open) -> None:

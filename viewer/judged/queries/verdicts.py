@@ -86,7 +86,8 @@ def _judged_launches(trace: Trace, log: int, step: int) -> list[JudgedLaunch]:
         clobbered[row.call, row.position].append(row)
     found: list[JudgedLaunch] = []
     for call in calls:
-        for position, buffers in _by_position(call, details).items():
+        by_position = _by_position(call, details)
+        for position, buffers in by_position.items():
             place = sites.get((call["graph"], buffers[0][0]))
             if place is None:  # the log lacks the record of the graph
                 continue
@@ -95,7 +96,16 @@ def _judged_launches(trace: Trace, log: int, step: int) -> list[JudgedLaunch]:
             verdicts = [verdict for _, verdict in buffers]
             at = (call["call"], position)
             found.append(JudgedLaunch(launch, log, step, call["graph"], site, kernel, kind, verdicts, clobbered[at]))
+        for (number, position), rows in clobbered.items():
+            if number == call["call"] and position not in by_position and rows:
+                found.append(_without_buffers(rows))
     return found
+
+
+def _without_buffers(rows: list[ClobberedInputRow]) -> JudgedLaunch:
+    """Return a launch that read a changed input, if the record of its call has no buffer that it wrote."""
+    one = rows[0]
+    return JudgedLaunch(one.launch, one.log, one.step, one.graph, one.site, one.kernel, one.kind, clobbered=rows)
 
 
 def _by_position(
