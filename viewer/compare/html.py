@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log10
+from math import isnan, log10
 
 from markupsafe import Markup
 
@@ -33,7 +33,7 @@ def points(growth: list[Growth]) -> list[tuple[float, float, Growth]]:
     return [
         (round(n / last * (WIDTH - 60) + 50, 1), _height(log10(row.largest_relative)), row)
         for n, row in enumerate(growth)
-        if row.largest_relative
+        if row.largest_relative and not isnan(row.largest_relative)
     ]
 
 
