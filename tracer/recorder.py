@@ -18,6 +18,7 @@ import orjson
 
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.inductor import compat, private_names, structured_log
+from stepscope.tracer.inductor.data_waits import DataWaits
 from stepscope.tracer.inductor.failed_compiles import FailedCompiles
 from stepscope.tracer.inductor.plain_graphs import PlainGraphs
 from stepscope.tracer.inductor.sources import provenance
@@ -76,7 +77,7 @@ class Recorder(ContextDecorator):
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
         self._hook: WrapperHook | None = None
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers), checks_of(self.config, self))
-        self._parts = self._plain, self._whole_calls, FailedCompiles(self)
+        self._parts = self._plain, self._whole_calls, FailedCompiles(self), DataWaits(self)
         self._optimizer_hook: Any = None
         self._process_exit = ProcessExit(
             self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead
@@ -191,7 +192,7 @@ class Recorder(ContextDecorator):
     def write(self, record: Record) -> None:
         self._log.write(record)
 
-    recompute_mismatch = layout = same_tensors = compile_error = failed_node = write
+    recompute_mismatch = layout = same_tensors = compile_error = failed_node = data_wait = write
 
     def saved(self, record: SavedTensor) -> None:
         with self._lock:

@@ -40,3 +40,20 @@ class StepMarks(Record):
     """The class of the optimizer; None for other marks."""
     thread: list[int]
     ns: list[int]
+
+
+@dataclass(frozen=True)
+class DataWait(Record):
+    """The program waited for a batch of a `torch.utils.data.DataLoader`. Waits under a millisecond are left out."""
+
+    KIND: ClassVar[str] = "data_wait"
+    TABLE: ClassVar[str | None] = "data_waits"
+
+    thread: int
+    start_ns: int
+    duration_ns: int
+    workers: int | None
+    """The `num_workers` of the loader; 0 if the program itself made the batch in this time."""
+    file: str | None
+    """The place in the program that asked for the batch."""
+    line: int | None

@@ -146,6 +146,11 @@ CREATE TABLE steps (
     compile_ns BIGINT,               -- duration of these compiles; NULL if the log has no spans
     launches BIGINT, calls BIGINT
 );
+CREATE TABLE data_waits (            -- waits for a batch of a DataLoader
+    log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,
+    workers BIGINT,                  -- num_workers of the loader; NULL if unknown
+    file VARCHAR, line BIGINT
+);
 CREATE TABLE calls (
     call BIGINT, log BIGINT, local_call BIGINT, graph BIGINT, function VARCHAR, step BIGINT, thread BIGINT,
     parent BIGINT, depth BIGINT, start_ns BIGINT, duration_ns BIGINT, launches BIGINT, state VARCHAR

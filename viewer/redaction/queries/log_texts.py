@@ -18,7 +18,7 @@ from stepscope.viewer.store.trace import Trace
 
 _COLUMNS = {
     "paths": (
-        "logs.path", "strings.text", "compiles.file", "compile_events.file", "saved_tensors.file",
+        "logs.path", "strings.text", "compiles.file", "compile_events.file", "saved_tensors.file", "data_waits.file",
         "judged_buffers.files",
     ),
     "names": (

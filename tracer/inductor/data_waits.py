@@ -1,0 +1,75 @@
+"""Records how long the program waits for batches of a DataLoader: graphs do not run in this time.
+
+All iterators of loaders share one `__next__` (torch/utils/data/dataloader.py). Only long waits become records, so that
+a loader that keeps up costs two readings of the clock for each batch.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from time import perf_counter_ns
+from types import FrameType
+from typing import Any, Protocol
+
+from stepscope.tracer.inductor import compat
+from stepscope.tracer.schema.steps import DataWait
+
+ITERATOR = "torch.utils.data.dataloader", "_BaseDataLoaderIter"
+LEAST_NS = 1_000_000
+"""Shortest wait that is recorded."""
+
+
+class DataWaitSink(Protocol):
+    """The part of the recorder that is used here."""
+
+    def data_wait(self, record: DataWait) -> None: ...
+    def failed(self, where: str, error: BaseException) -> None: ...
+
+
+class DataWaits:
+    """Records each long wait for a batch, in any thread."""
+
+    def __init__(self, sink: DataWaitSink) -> None:
+        self._sink = sink
+        self._wrapped: tuple[Any, Any, Any] | None = None
+        """Class, original method and wrapper."""
+
+    def attach(self) -> None:
+        """Wrap the iterators; does nothing before their module is imported, nor a second time."""
+        module: Any = compat.loaded(*ITERATOR)
+        if module is None or self._wrapped is not None:
+            return
+        owner = getattr(module, ITERATOR[1])
+        original = owner.__next__
+
+        @functools.wraps(original)
+        def timed_next(iterator: Any) -> Any:
+            started = perf_counter_ns()
+            try:
+                return original(iterator)
+            finally:
+                took = perf_counter_ns() - started
+                if took >= LEAST_NS and self._wrapped is not None:
+                    self._tell(iterator, started, took, sys._getframe(1))
+
+        owner.__next__ = timed_next
+        self._wrapped = owner, original, timed_next
+
+    def detach(self) -> None:
+        """Restore the method; if other code has wrapped it meanwhile, it stays and only passes calls on."""
+        if self._wrapped is not None:
+            owner, original, wrapper = self._wrapped
+            if owner.__next__ is wrapper:
+                owner.__next__ = original
+            self._wrapped = None
+
+    def _tell(self, iterator: Any, started: int, took: int, frame: FrameType) -> None:
+        try:
+            workers = getattr(iterator, "_num_workers", None)
+            thread = threading.get_native_id()
+            place = frame.f_code.co_filename, frame.f_lineno
+            self._sink.data_wait(DataWait(thread, started, took, workers, *place))
+        except Exception as error:
+            self._sink.failed("waits for data", error)
