@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from stepscope.tracer.schema.machine import Machine
 from stepscope.viewer.graphs.rows import GraphRow, SourceLine
+from stepscope.viewer.speed.rows import RunSplit
 from stepscope.viewer.text.formats import basename
 
 Severity = Literal["critical", "warning", "info"]
@@ -258,3 +259,5 @@ class Overview:
     notes: list[str] = field(default_factory=list)
     """Sentences about what this trace cannot show, for example because PyTorch alone wrote it."""
     crash_runs: list[CrashRunRow] = field(default_factory=list)
+    time: list[RunSplit] = field(default_factory=list)
+    """Where the time of the steps goes, for each log that has steps with calls."""

@@ -68,6 +68,7 @@ def _summary(trace: Trace) -> Summary:
         ingest=_ingest(trace, facts),
         findings=_findings(facts),
         steps=_steps(facts.steps, logs),
+        time=facts.time,
         crash_runs=facts.crash_runs,
         graphs=[
             _as(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory.queries.summary import MemoryFigures
 from stepscope.viewer.overview.rows import Counts, CrashRunRow, NotRecorded, Problem, ProofLink, Severity
+from stepscope.viewer.speed.rows import RunSplit
 from stepscope.viewer.steps.queries.step_sources import StepSources
 
 FORMAT: Literal["stepscope-summary/1"] = "stepscope-summary/1"
@@ -162,6 +163,8 @@ class Summary:
     ingest: SummaryIngest
     findings: list[SummaryFinding]
     steps: SummarySteps
+    time: list[RunSplit]
+    """Where the time of the steps goes, for each log that has steps with calls."""
     crash_runs: list[CrashRunRow]
     graphs: list[SummaryGraph]
     memory: MemoryFigures

@@ -190,9 +190,17 @@ def _steps(facts: Overview, steps: Sequence[StepRow]) -> list[str]:
     said, calls = step_sources(steps), facts.counts.subgraph_calls
     apart = f"{plural(calls, 'call')} of subgraphs are not counted as launches of kernels." if calls else None
     told = (said.found_by, said.doubt, said.data_workers, _compiled(facts, steps), apart)
-    notes = [note for note in told if note is not None]
+    notes = [note for note in told if note is not None] + _time(facts)
     wrapped = [line for note in notes for line in _wrapped(note, "  ", WIDTH - 2)]
     return [f"Steps  {format_count(facts.counts.steps)}", *wrapped, *_by_log(facts, steps, header, rows, left=3)]
+
+
+def _time(facts: Overview) -> list[str]:
+    """Return where the time goes, in one sentence for each log."""
+    several = len(facts.runs) > 1
+    return [
+        f"{_log_name(facts, one.log)}: {one.verdict}" if several else one.verdict for one in facts.time if one.verdict
+    ][:_MOST_ROWS]
 
 
 def _compiled(facts: Overview, steps: Sequence[StepRow]) -> str | None:

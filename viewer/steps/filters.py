@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.viewer.overview.rows import SEVERITY_SIGNS
+from stepscope.viewer.speed.queries.verdict import share_text
 from stepscope.viewer.steps.marks import (
     InStep,
     curve_marks,
@@ -136,6 +137,7 @@ FILTERS = {
     "spans_height": spans_height,
     "steps_strip": steps_strip,
     "overlay_choices": overlay_choices,
+    "share_of": share_text,
     "step_marks": step_marks,
     "curve_marks": lambda findings, runs, log: curve_marks(findings, {run.log for run in runs}, log),
     "findings_by": findings_by,

@@ -15,6 +15,8 @@ from stepscope.viewer.memory.rows import LiveCurve
 from stepscope.viewer.overview.queries.overview import first_page
 from stepscope.viewer.overview.queries.runs import list_runs, list_steps, log_or_first
 from stepscope.viewer.overview.rows import RunRow, StepRow
+from stepscope.viewer.speed.queries.splits import step_split
+from stepscope.viewer.speed.rows import StepSplit
 from stepscope.viewer.steps.marks import Mark, step_marks
 from stepscope.viewer.steps.queries import steps as steps_queries
 from stepscope.viewer.steps.queries.area import area_sums
@@ -69,6 +71,8 @@ class StepPage:
     """Live bytes in the step; None if no storages were recorded."""
     marks: list[Mark]
     """Findings of this step, the worst first."""
+    split: StepSplit | None
+    """Where its time goes; None if it has no calls whose time is known."""
 
 
 def steps_page(trace: Trace, request: Request) -> StepsPage:
@@ -94,7 +98,9 @@ def step_page(trace: Trace, request: Request) -> StepPage:
             f"Launch {launch} is not in step {row.step} but in step {shown.launch.step} of log {shown.launch.log}."
         )
     live = part("The memory of the step", None, live_page, trace, timeline)
-    return StepPage(row, steps, timeline, shown, live, part("The findings of the step", [], _marks, trace, row))
+    marks = part("The findings of the step", [], _marks, trace, row)
+    split = part("Where the time of the step goes", None, step_split, trace, row.log, row.step)
+    return StepPage(row, steps, timeline, shown, live, marks, split)
 
 
 def _marks(trace: Trace, row: StepRow) -> list[Mark]:

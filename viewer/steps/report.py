@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from stepscope.viewer.findings.crash.launch_deaths import launch_deaths
 from stepscope.viewer.report.contents import Contents, chosen
+from stepscope.viewer.speed.queries.splits import step_split
 from stepscope.viewer.steps.marks import curve_marks, step_marks
 from stepscope.viewer.steps.page import LaunchPage, launch_page_of
 from stepscope.viewer.steps.queries.finding_launches import finding_places
@@ -47,6 +48,10 @@ def collect(trace: Trace, contents: Contents) -> None:
     _collect_panels(trace, contents, [picture for _, picture in shown])
     contents.shown["places"] = part("The findings of steps", {}, finding_places, trace, contents.overview.findings)
     contents.shown["steps"] = sorted(shown, key=lambda pair: (pair[0].log, pair[0].step))
+    contents.shown["splits"] = {
+        (row.log, row.step): part(f"The time of step {row.step}", None, step_split, trace, row.log, row.step)
+        for row, _ in shown
+    }
     contents.say_left_out(len(contents.overview.steps), len(shown), "steps")
 
 

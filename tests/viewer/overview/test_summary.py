@@ -38,7 +38,7 @@ KEYS = {
 def test_every_promised_key_is_there(opened: Open, log: LogBuilder) -> None:
     answer = orjson.loads(orjson.dumps(summary(opened(log.data + b"noise\n"))))
     assert answer["format"] == "stepscope-summary/1"
-    assert set(answer) == {"format", "crash_runs", *KEYS}
+    assert set(answer) == {"format", "crash_runs", "time", *KEYS}
     for part, keys in KEYS.items():
         found = answer[part] if isinstance(answer[part], list) else [answer[part]]
         assert found

@@ -14,6 +14,7 @@ from stepscope.viewer.memory.queries.graphs import lifetime_events
 from stepscope.viewer.overview.queries.damage import SEEN_AT_BUFFERS, not_recorded_lines, problem_counts
 from stepscope.viewer.overview.queries.runs import list_runs, list_steps
 from stepscope.viewer.overview.rows import Counts, CrashRunRow, OverheadRow, Overview, RunRow
+from stepscope.viewer.speed.queries.splits import run_splits
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
@@ -24,6 +25,7 @@ MOST_GRAPHS = 20
 MOST_REASONS = 3
 """Maximum number of reasons for which launches were not judged."""
 _LEVELS_WITH_VALUES = ("values", "save")
+_BREAKS = ("graph_break", "break_in_hot_loop", "synchronizing_call")
 _NO_VALUES = "Values were not recorded; record with --level values to look for NaN and wrong numbers."
 
 
@@ -67,7 +69,7 @@ def _parts(trace: Trace) -> Overview:
         compile_count=sum(count for _, count, _ in caches),
         compile_duration_ns=sum(durations) if durations else None,
         cache_counts={cache: count for cache, count, _ in caches if cache is not None},
-        graph_breaks=sum(finding.evidence["breaks"] for finding in findings if finding.kind == "graph_break"),
+        graph_breaks=sum(finding.evidence["breaks"] for finding in findings if finding.kind in _BREAKS),
         problems=sum(skipped.values()),
         skipped=skipped,
         not_recorded=part("What was not recorded", [], not_recorded_lines, trace),
@@ -75,6 +77,7 @@ def _parts(trace: Trace) -> Overview:
         index_bytes=trace.index_bytes,
         notes=[*_judged(judged), *_notes(meta, runs, counts)],
         crash_runs=part("Runs after the crash", [], _crash_runs, trace, runs),
+        time=part("Where the time goes", [], run_splits, trace),
     )
 
 

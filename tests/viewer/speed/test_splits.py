@@ -1,0 +1,67 @@
+"""The parts of steps: each is where the log puts it, and together they are the time of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepscope.tracer.schema.launches import Calls, Launches
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.steps import DataWait, StepMarks
+from stepscope.viewer.speed.queries.periods import Periods
+from stepscope.viewer.speed.queries.splits import run_splits, step_splits
+from stepscope.viewer.store.trace import Trace
+from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, graph, run
+
+Open = Callable[[LogBuilder | bytes], Trace]
+MS = 1_000_000
+SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda span: (span[0], sum(span))), max_size=8)
+
+
+def training(steps: int) -> LogBuilder:
+    """Steps of 10 ms: 2 ms of data, 1 ms of other code, calls of 3 and 2 ms with 1 ms between them, 1 ms after."""
+    log = (
+        LogBuilder()
+        .record(run(guesses_steps=True))
+        .record(graph())
+        .record(graph(1, phase="backward", compile_id="0/0"))
+    )
+    for step in range(steps):
+        begin = MONOTONIC_NS + step * 10 * MS
+        log.record(DataWait(1, begin, 2 * MS, 0, "/src/train.py", 7))
+        starts = [begin + 3 * MS, begin + 7 * MS]
+        calls = Calls(
+            [2 * step, 2 * step + 1], [0, 1], [0, 0], [step, step], [1, 1], [None, None], starts, [3 * MS, 2 * MS],
+            [2, 1], ["ok", "ok"],
+        )  # fmt: skip
+        launched = [starts[0], starts[0] + MS, starts[1]]
+        log.record(Launches(calls, [0, 1, 0], launched, [at + MS for at in launched]))
+        log.record(StepMarks(["optimizer"], [0], ["SGD"], [1], [begin + 10 * MS]))
+    return log.record(End("exit", MONOTONIC_NS + steps * 10 * MS))
+
+
+def test_parts_are_where_the_log_puts_them(opened: Open) -> None:
+    trace = opened(training(8))
+    splits = step_splits(trace, 0)
+    expected = {"kernels": 3, "host": 2, "between": 1, "after": 1, "data": 2, "outside": 1}
+    for split in list(splits.values())[1:]:
+        assert {part.kind: part.duration_ns / MS for part in split.parts} == expected
+        assert split.verdict == "30 % of this step (3.00 ms of 10.0 ms) is spent in kernels."
+    assert all(sum(part.duration_ns for part in one.parts) == one.duration_ns for one in splits.values())
+    (of_run,) = run_splits(trace)
+    assert (of_run.steps, of_run.typical_ns) == (8, 10 * MS)
+
+
+def inside(spans: Sequence[tuple[int, int]], start: int, end: int) -> set[int]:
+    return {at for first, last in spans for at in range(first, last)} & set(range(start, end))
+
+
+@given(SPANS, SPANS, st.integers(0, 80), st.integers(0, 80))
+def test_periods_cover_what_their_spans_cover(
+    spans: list[tuple[int, int]], others: list[tuple[int, int]], start: int, end: int
+) -> None:
+    assert Periods(spans).within(start, end) == len(inside(spans, start, end))
+    left = Periods(spans).outside_of(Periods(others))
+    assert left.within(start, end) == len(inside(spans, start, end) - inside(others, 0, 99))

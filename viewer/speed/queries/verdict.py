@@ -1,0 +1,54 @@
+"""Says in one sentence where the time of a step, or of a run, goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stepscope.viewer.speed.rows import Part, RunSplit, StepSplit
+from stepscope.viewer.text.formats import format_ns
+
+MOSTLY_COMPILING = 0.5
+"""Share of the time of a run from which its verdict is about compilation."""
+
+
+def share_text(part_ns: int, whole_ns: int) -> str:
+    """Return a share as ``62 %``, or ``less than 1 %``."""
+    share = 100 * part_ns / whole_ns if whole_ns else 0
+    return f"{share:.0f} %" if share >= 0.95 else "less than 1 %"
+
+
+def step_verdict(split: StepSplit) -> str | None:
+    """Return what takes most of the time of a step."""
+    return _largest(split.parts, split.duration_ns, "this step")
+
+
+def run_verdict(run: RunSplit) -> str | None:
+    """Return what takes most of the time of a run, or of a typical step of it."""
+    if run.steps > 1 and run.compile_ns >= MOSTLY_COMPILING * run.duration_ns:
+        took = f"{format_ns(run.compile_ns)} of the {format_ns(run.duration_ns)} of {run.steps:,} steps"
+        rest = _largest(run.parts, run.typical_ns, "a step that compiles nothing") if run.typical_steps else None
+        is_quiet = all(part.kind != "compile" for part in run.parts)
+        return f"Compilation took {took}." + (f" {rest}" if rest and is_quiet else "")
+    return _largest(run.parts, run.typical_ns, "a step")
+
+
+def _largest(parts: Sequence[Part], whole_ns: int, what: str) -> str | None:
+    if not parts or whole_ns <= 0:
+        return None
+    part = max(parts, key=lambda part: part.duration_ns)
+    share = share_text(part.duration_ns, whole_ns)
+    amount = f"{share} of {what} ({format_ns(part.duration_ns)} of {format_ns(whole_ns)})"
+    return amount + _CLAUSES[part.kind].format(part.place)
+
+
+_CLAUSES = {
+    "kernels": " is spent in kernels.",
+    "launching": " is spent launching kernels; the device may work for longer.",
+    "host": " is host work between the launches of compiled graphs.",
+    "break": " is host work at the graph break in {}.",
+    "between": " is Python between compiled graphs.",
+    "after": " passes after the last compiled graph, as in the optimizer.",
+    "compile": " is compilation.",
+    "data": " is waiting for the next batch of a DataLoader.",
+    "outside": " passes between the end of one step and the first compiled graph of the next.",
+}
