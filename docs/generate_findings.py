@@ -25,7 +25,7 @@ This file is generated from the rules in the code by `docs/generate_findings.py`
 TITLES = {
     "judged": "Judged launches",
     "values": "Values", "memory": "Memory", "crash": "Crashes", "logs": "Logs", "compiles": "Compilation",
-    "ranks": "Ranks",
+    "ranks": "Ranks", "speed": "Speed",
 }  # fmt: skip
 """The heading of each folder of `viewer/findings`."""
 

@@ -18,6 +18,8 @@ _OF_RECORDERS = (
     "values.exploding_values", "values.parameter_jump", "values.lost_update", "values.dead_activation",
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
     "crash.crash", "crash.exception", "crash.raised_call", "logs.not_recorded",
+    "speed.recompiles_each_step", "speed.break_in_hot_loop", "speed.synchronizing_call", "speed.host_bound",
+    "speed.data_waits", "speed.growing_sequence", "speed.contiguous_copies", "speed.slow_rank",
 )  # fmt: skip
 """Modules that need a log written by a recorder."""
 _OF_COMPILES = (
@@ -34,6 +36,12 @@ time."""
 _MODULE_OF = {module.rpartition(".")[2]: module for module in MODULES}
 KINDS = tuple(_MODULE_OF)
 _ORDER = ("critical", "warning", "info")
+_ALSO = {
+    "recompile_limit": "recompile",
+    "recompiles_each_step": "recompile",
+    "break_in_hot_loop": "graph_break",
+    "synchronizing_call": "graph_break",
+}
 _LAST = 2**63
 """Time of findings without one."""
 
@@ -53,9 +61,10 @@ def gaps(trace: Trace) -> list[NotRecorded]:
 
 def kinds_of(finding: Finding) -> set[str]:
     """Return the kinds under which `stepscope check` counts a finding: a frame at the recompile limit was recompiled
-    before, and a search that failed may have missed findings of its kind."""
-    if finding.kind == "recompile_limit":
-        return {finding.kind, "recompile"}
+    before, findings about the cost of an event replace those about the event, and a search that failed may have missed
+    findings of its kind."""
+    if finding.kind in _ALSO:
+        return {finding.kind, _ALSO[finding.kind]}
     return {finding.kind, finding.evidence["kind"]} if is_gap(finding) else {finding.kind}
 
 

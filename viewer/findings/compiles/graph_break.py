@@ -4,7 +4,8 @@ tensor that the graph made and that the rest of the function takes as input is h
 function returns. The finding gives the size of such a tensor where launches ran after its last use. Tensors that a
 backward or a later call used, or that were never freed, are left out; a tensor that the function also returns cannot be
 told apart. The finding also names tensors of at least the same size that the rest of the function used first: the code
-after the graph made them, or the caller holds them as arguments."""
+after the graph made them, or the caller holds them as arguments. A break that holds nothing and takes much of each step
+has a finding of the kind break_in_hot_loop or synchronizing_call instead."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
     times,
 )
+from stepscope.viewer.findings.speed.costs import hot_breaks
 from stepscope.viewer.memory.queries.graphs import has_lifetimes
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.text.formats import basename, format_bytes, plural
@@ -42,7 +44,10 @@ def find(evidence: Evidence) -> list[Timed]:
         from stepscope.viewer.memory.queries.graph_breaks import held_across_breaks  # the import takes time
 
         held = held_across_breaks(evidence.trace)
-    return [_finding(group, held) for group in grouped(events, _cause)]
+    costly = {(one.events[0].file, one.events[0].line) for one in hot_breaks(evidence)} if events else set()
+    groups = grouped(events, _cause)
+    found = [(group, _finding(group, held)) for group in groups]
+    return [one for group, one in found if (group[0].file, group[0].line) not in costly or one[1].proof]
 
 
 def _cause(event: CompileEvent) -> tuple[str, str | None, int | None]:

@@ -1,6 +1,7 @@
 """A frame was compiled again because a guard of its compiled code failed. There is one finding per frame, with the
 number of recompiles, the guards that failed and their values; logs in which the same frame recompiled for the same
-reasons share a finding. A frame that reached the recompile limit has a finding of the kind recompile_limit instead."""
+reasons share a finding. A frame that reached the recompile limit has a finding of the kind recompile_limit instead, and
+one whose recompiles took much of the run has one of the kind recompiles_each_step."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from stepscope.viewer.findings.evidence import (
     recompiles_page,
     rule_of,
 )
+from stepscope.viewer.findings.speed.costly_recompiles import costly_recompiles
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural, steps_text
@@ -32,7 +34,9 @@ SUMMARY = "A frame was compiled again"
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per frame, over all logs in which it is the same."""
     limited = {(event.log, event.frame_id) for event in evidence.compile_events("recompile_limit")}
-    events = [event for event in evidence.compile_events("recompile") if (event.log, event.frame_id) not in limited]
+    costly = {(one.events[0].log, one.events[0].frame_id) for one in costly_recompiles(evidence)}
+    told = limited | costly
+    events = [event for event in evidence.compile_events("recompile") if (event.log, event.frame_id) not in told]
     frames = grouped(events, lambda event: (event.log, event.frame_id))
     return [_finding(evidence.trace, same[0], len(same)) for same in alike_in_logs(frames)]
 

@@ -1,0 +1,81 @@
+"""Programs with a planted slowness: the summary names it with line and share; fast twins have no finding.
+
+The share is compared with what the program measures itself at the same time, so that noise of the machine is in both.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests import python_processes
+from tests.capture.conftest import clean_environment
+from tests.capture.test_deaths import COMMAND
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.compiles]
+
+WITHIN = 0.1
+"""Largest difference between the share of a finding and what the program measured."""
+
+
+class Planted(NamedTuple):
+    program: str
+    kind: str
+    line: str | None
+    """Part of the source line that the finding names; None if its cause has no line."""
+    told: str
+    """Part of what the finding says."""
+
+
+PLANTED = (
+    Planted("break_in_loop", "break_in_hot_loop", "log_statistics(self.rounds)", "torch.compiler.disable"),
+    Planted("sync_in_loop", "synchronizing_call", "x[x > 0]", "capture_dynamic_output_shape_ops = True"),
+    Planted("recompile_each_step", "recompiles_each_step", "self.factor if self.slow", "self.factor changed"),
+    Planted("host_bound", "host_bound", None, "launches take"),
+    Planted("contiguous_copies", "contiguous_copies", "permute(0, 2, 1).contiguous()", "to another layout"),
+    Planted("data_loader", "data_waits", None, "num_workers"),
+    Planted("growing_sequence", "growing_sequence", None, "x.size()[1] grows from 352 to 1,696"),
+    Planted("slow_rank", "slow_rank", None, "Rank 1 spends"),
+)
+
+
+def recorded(program: str, what: str, folder: Path) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """Return what the program measured itself, and the findings; of two ranks, what rank 1 measured."""
+    environment = clean_environment(folder / "cache")
+    arguments = ["-m", "tests.slowness.programs", program, what]
+    if program == "slow_rank":
+        launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--log-dir", folder / "ranks", "-r", "3"]
+        environment["STEPSCOPE_TRACE"] = str(folder / what)
+        ran = python_processes.run([sys.executable, *launcher, *arguments], env=environment, timeout=300)
+        (out,) = (folder / "ranks").rglob("1/stdout.log")
+        said = out.read_text() or ran.stderr
+    else:
+        ran = python_processes.run(
+            [*COMMAND, "run", "-o", folder / what, "--", *arguments], env=environment, timeout=300
+        )
+        said = ran.stdout
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    answer = python_processes.run([*COMMAND, "summary", folder / what, "--json"], timeout=100, check=True)
+    measured = next(line for line in reversed(said.splitlines()) if line.startswith('{"share"'))
+    return json.loads(measured), json.loads(answer.stdout)["findings"]
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.program)
+def test_planted_slowness_is_named_with_its_share(planted: Planted, tmp_path: Path) -> None:
+    measured, findings = recorded(planted.program, "slow", tmp_path / "slow")
+    (finding,) = [one for one in findings if one["kind"] == planted.kind]
+    assert abs(finding["evidence"]["share"] - measured["share"]) <= WITHIN, (finding["evidence"], measured)
+    if planted.line is not None:
+        assert planted.line in finding["source"]["code"]
+    assert any(planted.told in said for said in (finding["title"], *finding["proof"]))
+    assert [one["kind"] for one in findings if one["severity"] != "info" and one is not finding] == []
+
+
+@pytest.mark.parametrize("program", [planted.program for planted in PLANTED])
+def test_fast_twins_have_no_finding(program: str, tmp_path: Path) -> None:
+    _, findings = recorded(program, "fast", tmp_path / "fast")
+    assert findings == []

@@ -1,0 +1,101 @@
+"""Provides what findings about speed share: which steps count, and how severe a share of their time is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from stepscope.viewer.compiles.queries.events import CompileEvent
+from stepscope.viewer.findings.evidence import Evidence
+from stepscope.viewer.overview.rows import Severity
+from stepscope.viewer.speed.queries.splits import run_splits, step_splits, typical_steps
+from stepscope.viewer.speed.queries.verdict import share_text
+from stepscope.viewer.speed.rows import Part, RunSplit, StepSplit
+from stepscope.viewer.text.formats import format_ns
+
+LEAST_STEPS = 4
+"""Minimum number of typical steps from which something is concluded."""
+LEAST_SHARE, WARNING_SHARE = 0.15, 0.3
+LEAST_NS = 1_000_000
+"""Minimum time per step that is worth a finding."""
+
+
+def steady_runs(evidence: Evidence) -> list[RunSplit]:
+    """Return the splits of logs that have enough steps in which nothing was compiled."""
+    found = run_splits(evidence.trace)
+    return [run for run in found if run.typical_steps >= LEAST_STEPS and not _compiles(run.parts)]
+
+
+def steady_steps(evidence: Evidence, run: RunSplit) -> list[StepSplit]:
+    """Return the typical steps of a log in their order."""
+    return sorted(typical_steps(list(step_splits(evidence.trace, run.log).values())), key=lambda one: one.step)
+
+
+def _compiles(parts: Sequence[Part]) -> bool:
+    return any(part.kind == "compile" for part in parts)
+
+
+def is_costly(part_ns: float, whole_ns: float, least_ns: int = LEAST_NS) -> bool:
+    return part_ns >= least_ns and part_ns >= LEAST_SHARE * whole_ns
+
+
+def severity_of(share: float) -> Severity:
+    return "warning" if share >= WARNING_SHARE else "info"
+
+
+def amount(part_ns: int, whole_ns: int) -> str:
+    """Return text like ``62 % of a step (25.3 ms of 41.0 ms)``."""
+    return f"{share_text(part_ns, whole_ns)} of a step ({format_ns(part_ns)} of {format_ns(whole_ns)})"
+
+
+def time_of(evidence: Evidence, log: int) -> int:
+    """Return when the run of a log began (unix ns), 0 if unknown."""
+    return next((run.start_unix_ns or 0 for run in evidence.runs if run.log == log), 0)
+
+
+def facts_of(run: RunSplit, part_ns: int) -> dict[str, Any]:
+    """Return the evidence of a finding about a part of typical steps."""
+    share = round(part_ns / run.typical_ns, 4)
+    return {"share": share, "part_ns": part_ns, "step_ns": run.typical_ns, "steps": run.typical_steps}
+
+
+def step_page(evidence: Evidence, run: RunSplit) -> str:
+    """Return the address of a typical step."""
+    steps = steady_steps(evidence, run)
+    return f"/steps/{steps[len(steps) // 2].step}?log={run.log}"
+
+
+class HotBreak(NamedTuple):
+    """A graph break that takes much of each step, in the log in which its share is largest."""
+
+    run: RunSplit
+    part: Part
+    events: list[CompileEvent]
+    """Records of the break in all logs; there is at least one."""
+
+    @property
+    def share(self) -> float:
+        return self.part.duration_ns / self.run.typical_ns
+
+
+def hot_breaks(evidence: Evidence) -> list[HotBreak]:
+    """Return the graph breaks that are worth a finding, by their place."""
+    events = evidence.compile_events("graph_break")
+    found: dict[tuple[str, int], HotBreak] = {}
+    for run, part in _costly_breaks(evidence) if events else ():
+        source = part.source
+        if source is None:
+            continue
+        place = source.file, source.line
+        of_place = [event for event in events if (event.file, event.line) == place]
+        one = HotBreak(run, part, of_place)
+        if of_place and (place not in found or one.share > found[place].share):
+            found[place] = one
+    return list(found.values())
+
+
+def _costly_breaks(evidence: Evidence) -> Iterator[tuple[RunSplit, Part]]:
+    for run in steady_runs(evidence):
+        for part in run.parts:
+            if part.kind == "break" and is_costly(part.duration_ns, run.typical_ns):
+                yield run, part

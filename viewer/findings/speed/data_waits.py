@@ -1,0 +1,55 @@
+"""The program waits at least 15 % and 1 ms of each typical step for the next batch of a `torch.utils.data.DataLoader`.
+Typical steps are those of medium duration in which nothing was compiled; there must be four. The finding is a warning
+from 30 % on. If the loader has no worker processes, the program itself makes the batch in this time."""
+
+from __future__ import annotations
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
+from stepscope.viewer.findings.speed.costs import (
+    amount,
+    facts_of,
+    is_costly,
+    severity_of,
+    steady_runs,
+    step_page,
+    time_of,
+)
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.speed.queries.data_waits import DataWaitRow, longest_waits
+from stepscope.viewer.speed.rows import RunSplit
+
+SUMMARY = "The program waits for data"
+TITLE_IS_MEASURED = True
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding per log."""
+    found = []
+    for run in steady_runs(evidence):
+        waited = sum(part.duration_ns for part in run.parts if part.kind == "data")
+        if is_costly(waited, run.typical_ns):
+            found.append((time_of(evidence, run.log), _finding(evidence, run, waited)))
+    return found
+
+
+def _finding(evidence: Evidence, run: RunSplit, waited: int) -> Finding:
+    most = longest_waits(evidence.trace, run.log)
+    return Finding(
+        kind="data_waits",
+        severity=severity_of(waited / run.typical_ns),
+        title=f"{amount(waited, run.typical_ns)} is waiting for the next batch of a DataLoader",
+        rule=rule_of(__doc__),
+        evidence={**facts_of(run, waited), "workers": most.workers},
+        proof=_proof(most),
+        page=step_page(evidence, run),
+        rank=run.rank,
+        log=run.log,
+        source=SourceLine(most.file, most.line, "", "") if most.file and most.line is not None else None,
+    )
+
+
+def _proof(most: DataWaitRow) -> list[str]:
+    if most.workers == 0:
+        return ["The loader has no worker processes: DataLoader(..., num_workers=4) makes batches while graphs run."]
+    return [f"The loader has {most.workers:,} worker processes, which do not keep up."] if most.workers else []

@@ -1,0 +1,103 @@
+"""The host cannot keep up, although the program waits for nothing else. On a CPU: a typical step has at least 100
+launches that take less than 5 us each, which is about what calling a kernel costs, and these launches with the host
+work between launches take at least half of the step. On a GPU: the kernels of a typical step take at most half of its
+time on the device, by the calls that were measured, and launching them and the host work between launches take at least
+half. It needs four typical steps, those of medium duration in which nothing was compiled. The finding is a warning from
+1 ms per step on, and information below that; under 0.3 ms there is none."""
+
+from __future__ import annotations
+
+from stepscope.viewer.compiles.queries.cuda_graphs import cuda_graphs
+from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
+from stepscope.viewer.findings.speed.costs import (
+    LEAST_NS,
+    amount,
+    facts_of,
+    steady_runs,
+    steady_steps,
+    step_page,
+    time_of,
+)
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.speed.queries.launch_costs import device_time, short_launches
+from stepscope.viewer.speed.queries.verdict import share_text
+from stepscope.viewer.speed.rows import PartKind, RunSplit
+from stepscope.viewer.text.formats import format_ns
+
+SUMMARY = "The host needs most of each step"
+TITLE_IS_MEASURED = True
+
+_ADVICE = (
+    "Larger tensors make each call worth more; torch._inductor.config.cpp_wrapper = True removes the Python between the"
+    " calls."
+)
+HALF, SHORT_NS, LEAST_LAUNCHES, LEAST_HOST_NS = 0.5, 5_000, 100, 300_000
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding per log."""
+    found = []
+    for run in steady_runs(evidence):
+        one = _on_device(evidence, run) if _time(run, "launching") else _on_cpu(evidence, run)
+        if one is not None:
+            found.append((time_of(evidence, run.log), one))
+    return found
+
+
+def _time(run: RunSplit, kind: PartKind) -> int:
+    return sum(part.duration_ns for part in run.parts if part.kind == kind)
+
+
+def _on_cpu(evidence: Evidence, run: RunSplit) -> Finding | None:
+    steps = [one.step for one in steady_steps(evidence, run)]
+    count, total = (round(value / len(steps)) for value in short_launches(evidence.trace, run.log, steps, SHORT_NS))
+    host = total + _time(run, "host")
+    if count < LEAST_LAUNCHES or host < max(LEAST_HOST_NS, HALF * run.typical_ns):
+        return None
+    each = format_ns(round(total / count))
+    title = f"{amount(host, run.typical_ns)} is the cost of calling kernels: {count:,} launches take {each} each"
+    return _finding(evidence, run, host, title, [_ADVICE], {"launches": count})
+
+
+def _on_device(evidence: Evidence, run: RunSplit) -> Finding | None:
+    steps = [one.step for one in steady_steps(evidence, run)]
+    total = device_time(evidence.trace, run.log, steps)
+    host = _time(run, "launching") + _time(run, "host")
+    if total is None or host < max(LEAST_HOST_NS, HALF * run.typical_ns):
+        return None
+    busy = round(total / len(steps))
+    if busy > HALF * run.typical_ns:
+        return None
+    idle = share_text(run.typical_ns - busy, run.typical_ns)
+    title = (
+        f"Host-bound: the device is idle {idle} of a step ({format_ns(run.typical_ns)}), because launching its kernels"
+        f" takes {format_ns(host)} and running them {format_ns(busy)}"
+    )
+    return _finding(evidence, run, host, title, _cuda_graphs(evidence), {"device_ns": busy})
+
+
+def _cuda_graphs(evidence: Evidence) -> list[str]:
+    known = cuda_graphs(evidence.trace)
+    if known.skips:
+        skip = known.skips[0]
+        at = f" at {skip.source.place}" if skip.source else ""
+        return [f"CUDA graphs would launch all kernels at once, but they were skipped: {skip.reason}{at}."]
+    if known.asked_for == 0:
+        return ['torch.compile(..., mode="reduce-overhead") launches all kernels of a graph at once (CUDA graphs).']
+    return []
+
+
+def _finding(
+    evidence: Evidence, run: RunSplit, host: int, title: str, proof: list[str], more: dict[str, int]
+) -> Finding:
+    return Finding(
+        kind="host_bound",
+        severity="warning" if host >= LEAST_NS else "info",
+        title=title,
+        rule=rule_of(__doc__),
+        evidence={**facts_of(run, host), **more},
+        proof=proof,
+        page=step_page(evidence, run),
+        rank=run.rank,
+        log=run.log,
+    )

@@ -1,0 +1,45 @@
+"""Recompiles of a frame took at least 20 % of the time of all steps of a log, and at least a second, and happened in at
+least three steps. The finding names the guard that failed most often. It replaces the finding recompile for this frame.
+A frame that reached the recompile limit has a finding of the kind recompile_limit instead. The finding is a warning."""
+
+from __future__ import annotations
+
+from stepscope.viewer.findings.compiles.guard_changes import advice_lines, guard_changes
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, place_of, recompiles_page, rule_of
+from stepscope.viewer.findings.speed.costly_recompiles import CostlyRecompiles, costly_recompiles
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.text.formats import format_ns, plural, steps_text
+
+SUMMARY = "Recompiles take much of the run"
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding per frame and log."""
+    return [_finding(one) for one in costly_recompiles(evidence)]
+
+
+def _finding(one: CostlyRecompiles) -> Timed:
+    first, last, count = one.events[0], one.events[-1], len(one.events)
+    changes = guard_changes(one.events)
+    often = (
+        "all" if changes and changes[0].recompiles == count else f"{changes[0].recompiles:,} of them" if changes else ""
+    )
+    most = f", {often} because {changes[0].text}" if changes else ""
+    return first.time_ns, Finding(
+        kind="recompiles_each_step",
+        severity="warning",
+        title=f"{plural(count, 'recompile')} of {first.name} took {format_ns(one.duration_ns)} of the"
+        f" {format_ns(one.run_ns)} of this run{most}",
+        rule=rule_of(__doc__),
+        evidence={
+            "share": round(one.duration_ns / one.run_ns, 4),
+            "recompiles": count,
+            "recompile_ns": one.duration_ns,
+            "run_ns": one.run_ns,
+            "compile_ids": [event.compile_id for event in one.events[:MOST_EXAMPLES]],
+            "values": changes[0].values[:MOST_EXAMPLES] if changes else [],
+            "in_steps": one.steps[:MOST_EXAMPLES],
+        },
+        proof=[f"They happened in {steps_text(one.steps)}.", *advice_lines(changes)],
+        **place_of(last) | {"page": recompiles_page(last)},
+    )

@@ -1,0 +1,77 @@
+"""One rank of a run needs more time per step than the others for the same part of it: its kernels, host work between
+launches, a graph break, waiting for data or other work between the steps. In three quarters of its typical steps this
+part takes at least 1.3 times as long as in three quarters of those of the other ranks, and the difference of the
+medians is at least 15 % of its step and 1 ms. The other ranks then wait for it in the next collective. Kernels are left
+out if compiled graphs contain collectives, because waiting in them is time of kernels. Typical steps are those of
+medium duration in which nothing was compiled; each rank needs four. There is one finding per run, about the largest
+difference; it is a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median, quantiles
+from typing import NamedTuple
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
+from stepscope.viewer.findings.speed.costs import facts_of, is_costly, steady_runs, steady_steps, step_page, time_of
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.speed.queries.launch_costs import has_collectives
+from stepscope.viewer.speed.queries.verdict import share_text
+from stepscope.viewer.speed.rows import PART_NAMES, PartKind, RunSplit
+from stepscope.viewer.text.formats import format_ns
+
+SUMMARY = "One rank is slower than the others"
+TITLE_IS_MEASURED = True
+
+FACTOR = 1.3
+_PARTS: tuple[PartKind, ...] = ("kernels", "host", "break", "data", "outside")
+
+
+class _Excess(NamedTuple):
+    run: RunSplit
+    kind: PartKind
+    own_ns: int
+    others_ns: int
+
+    @property
+    def excess_ns(self) -> int:
+        return self.own_ns - self.others_ns
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return at most one finding."""
+    runs = [run for run in steady_runs(evidence) if run.rank is not None]
+    if len({run.rank for run in runs}) < 2 or len(runs) != len({run.rank for run in runs}):
+        return []
+    most = max(_excesses(evidence, runs), key=lambda one: one.excess_ns, default=None)
+    return [] if most is None else [(time_of(evidence, most.run.log), _finding(evidence, most, len(runs)))]
+
+
+def _excesses(evidence: Evidence, runs: list[RunSplit]) -> Iterator[_Excess]:
+    kinds = _PARTS[1:] if has_collectives(evidence.trace) else _PARTS
+    for kind in kinds:
+        times = {run.log: [step.of(kind) for step in steady_steps(evidence, run)] for run in runs}
+        for run in runs:
+            own, others = times[run.log], [time for log, of in times.items() if log != run.log for time in of]
+            excess = _Excess(run, kind, round(median(own)), round(median(others)))
+            is_apart = quantiles(own)[0] >= FACTOR * quantiles(others)[2]
+            if is_apart and is_costly(excess.excess_ns, run.typical_ns):
+                yield excess
+
+
+def _finding(evidence: Evidence, most: _Excess, ranks: int) -> Finding:
+    run = most.run
+    others = "the median of the other ranks" if ranks > 2 else "the other rank"
+    return Finding(
+        kind="slow_rank",
+        severity="warning",
+        title=f"Rank {run.rank} spends {format_ns(most.own_ns)} per step on {PART_NAMES[most.kind]},"
+        f" {others} {format_ns(most.others_ns)}: the difference is {share_text(most.excess_ns, run.typical_ns)}"
+        f" of a step ({format_ns(run.typical_ns)})",
+        rule=rule_of(__doc__),
+        evidence={**facts_of(run, most.excess_ns), "part": PART_NAMES[most.kind], "own_ns": most.own_ns,
+                  "others_ns": most.others_ns, "ranks": ranks},
+        page=step_page(evidence, run),
+        rank=run.rank,
+        log=run.log,
+    )  # fmt: skip
