@@ -144,6 +144,16 @@ def current_compile_id() -> str | None:
     return str(compile_id) if compile_id is not None else None
 
 
+def matmul_precision() -> str | None:
+    """Return the precision of products of float32, or None where the program mixes torch's ways to set it."""
+    import torch
+
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
+
+
 def interned_strings() -> dict[str, int]:
     """Return a copy of the string table of torch's structured log."""
     from torch._logging import structured

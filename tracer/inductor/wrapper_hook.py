@@ -269,6 +269,7 @@ class WrapperHook:
             sites=sites,
             memory=wrapper.memory,
             symbols=wrapper.symbols,
+            matmul_precision=compat.matmul_precision(),
         )
         whole = [memory for memory in facts.memory if memory.subgraph is None] if facts else []
         expected = expected_lifetimes(wrapper, sites, whole[0] if whole else None)

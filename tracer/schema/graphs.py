@@ -126,6 +126,9 @@ class Graph(Record):
     """The inputs that were read although no launch site names them."""
     operands_left_out: str | None = None
     """The kinds of tensors that a launch may read although its arguments do not name them; None if they name all."""
+    matmul_precision: str | None = None
+    """`torch.get_float32_matmul_precision()` when the wrapper was loaded: ``highest`` computes products of float32 in
+    float32, ``high`` and ``medium`` in TensorFloat-32 or bfloat16 where the device can; None if unknown."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ _OF_RECORDERS = (
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
     "crash.crash", "crash.exception", "crash.raised_call", "logs.not_recorded",
     "speed.recompiles_each_step", "speed.break_in_hot_loop", "speed.synchronizing_call", "speed.host_bound",
-    "speed.data_waits", "speed.growing_sequence", "speed.contiguous_copies", "speed.slow_rank",
+    "speed.data_waits", "speed.growing_sequence", "speed.contiguous_copies",
+    "speed.full_precision_matmul", "speed.slow_rank",
 )  # fmt: skip
 """Modules that need a log written by a recorder."""
 _OF_COMPILES = (

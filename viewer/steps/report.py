@@ -49,7 +49,7 @@ def collect(trace: Trace, contents: Contents) -> None:
     contents.shown["places"] = part("The findings of steps", {}, finding_places, trace, contents.overview.findings)
     contents.shown["steps"] = sorted(shown, key=lambda pair: (pair[0].log, pair[0].step))
     contents.shown["splits"] = {
-        (row.log, row.step): part(f"The time of step {row.step}", None, step_split, trace, row.log, row.step)
+        f"{row.log} {row.step}": part(f"The time of step {row.step}", None, step_split, trace, row.log, row.step)
         for row, _ in shown
     }
     contents.say_left_out(len(contents.overview.steps), len(shown), "steps")

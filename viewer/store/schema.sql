@@ -90,7 +90,8 @@ CREATE TABLE graphs (
     not_recorded VARCHAR,
     output_code BIGINT,              -- record with the source of the wrapper
     functions VARCHAR,               -- JSON list
-    operands_left_out VARCHAR        -- tensors that its launches may read and that `arguments` does not list
+    operands_left_out VARCHAR,       -- tensors that its launches may read and that `arguments` does not list
+    matmul_precision VARCHAR         -- highest, high, medium; NULL if unknown
 );
 CREATE TABLE sites (
     site BIGINT, graph BIGINT, log BIGINT, local_site BIGINT, function VARCHAR, line BIGINT,

@@ -80,7 +80,7 @@ def _module(hint: Any) -> types.ModuleType:
 SHOWN: dict[str, Any] = {
     "problems": ProblemsPage,
     "steps": list[tuple[StepRow, Timeline]],
-    "splits": dict[tuple[int, int], StepSplit],
+    "splits": dict[str, StepSplit],
     "places": dict[int, Place],
     "panels": list[list[LaunchPage | None]],
     "calls": list[tuple[int, list[int]]],

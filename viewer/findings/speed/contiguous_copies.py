@@ -16,7 +16,7 @@ from stepscope.viewer.findings.speed.costs import (
     time_of,
 )
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.speed.queries.launch_costs import LayoutCopy, layout_copies
+from stepscope.viewer.speed.queries.launch_costs import SiteCost, layout_copies
 from stepscope.viewer.speed.rows import RunSplit
 from stepscope.viewer.text.formats import plural
 
@@ -35,7 +35,7 @@ def find(evidence: Evidence) -> list[Timed]:
     return found
 
 
-def _finding(run: RunSplit, steps: list[int], copies: list[LayoutCopy], spent: int) -> Finding:
+def _finding(run: RunSplit, steps: list[int], copies: list[SiteCost], spent: int) -> Finding:
     first = copies[0]
     others = f" and {plural(len(copies) - 1, 'other kernel')}" if len(copies) > 1 else ""
     return Finding(

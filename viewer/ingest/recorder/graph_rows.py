@@ -112,6 +112,7 @@ class GraphRows:
             output_code=output_code,
             functions=dumps(graph.functions),
             operands_left_out=graph.operands_left_out or _left_out(graph),
+            matmul_precision=graph.matmul_precision,
         )
         for memory in graph.memory:
             self.rows.add(

@@ -34,6 +34,21 @@ _COPIES = """
     WHERE l.log = $log AND list_contains($steps, l.step) AND s.kind IN ('cpp', 'triton') AND s.aten IS NOT NULL
     GROUP BY l.site, s.graph HAVING duration_ns IS NOT NULL ORDER BY duration_ns DESC
 """
+_PRODUCTS = """
+    WITH known AS (
+        SELECT l.site, any_value(s.graph) AS graph, any_value(s.kernel) AS kernel, any_value(s.stacks) AS stacks,
+               count(*) FILTER (list_contains($steps, l.step)) AS launches, min(l.launch) AS launch,
+               avg(l.device_duration_ns) AS each_ns
+        FROM launches l JOIN sites s ON s.site = l.site JOIN graphs g ON g.graph = s.graph
+        WHERE l.log = $log AND g.matmul_precision = 'highest' AND s.kind IN ('extern', 'triton')
+          AND regexp_matches(s.kernel, '(^|[._])(mm|bmm|addmm|baddbmm)($|_)') AND l.site IN (
+            SELECT t.site FROM tensors t WHERE t.log = $log GROUP BY t.site
+            HAVING bool_and(t.dtype = 'float32' AND starts_with(t.device, 'cuda')))
+        GROUP BY l.site
+    )
+    SELECT site, graph, kernel, launch, launches, (launches * each_ns)::BIGINT AS duration_ns, stacks
+    FROM known WHERE launches > 0 AND each_ns IS NOT NULL ORDER BY duration_ns DESC
+"""
 _COPY = {"aten.clone", "aten.copy", "aten.contiguous"}
 _MOVES = {"aten.permute", "aten.transpose", "aten.t", "aten.as_strided", "aten.slice", "aten.select", "aten.expand"}
 _VIEWS = {
@@ -47,8 +62,8 @@ _VIEWS = {
 }
 
 
-class LayoutCopy(NamedTuple):
-    """A launch site that only copies a tensor to another layout."""
+class SiteCost(NamedTuple):
+    """The launches of one site in some steps together."""
 
     site: int
     graph: int
@@ -73,12 +88,19 @@ def device_time(trace: Trace, log: int, steps: Sequence[int]) -> int | None:
     return None if unmeasured or unknown else total
 
 
-def layout_copies(trace: Trace, log: int, steps: Sequence[int]) -> list[LayoutCopy]:
+def layout_copies(trace: Trace, log: int, steps: Sequence[int]) -> list[SiteCost]:
     """Return the sites that only copy to another layout, the longest first, with the time of their launches."""
     found = sql.named(trace, _COPIES, {"log": log, "steps": list(steps)}, json=("aten", "stacks"))
     return [
-        _copy(row) for row in found if _is_layout_copy({name.rpartition(".default")[0] or name for name in row["aten"]})
+        _cost(row) for row in found if _is_layout_copy({name.rpartition(".default")[0] or name for name in row["aten"]})
     ]
+
+
+def full_precision_products(trace: Trace, log: int, steps: Sequence[int]) -> list[SiteCost]:
+    """Return the sites of matrix products of float32 on a CUDA device that are computed in float32, the longest first,
+    with the time of their launches on the device; those that were never measured are left out."""
+    found = sql.named(trace, _PRODUCTS, {"log": log, "steps": list(steps)}, json=("stacks",))
+    return [_cost(row) for row in found]
 
 
 def has_collectives(trace: Trace) -> bool:
@@ -90,7 +112,7 @@ def _is_layout_copy(operators: set[str]) -> bool:
     return bool(operators & _COPY and operators & _MOVES) and operators <= _COPY | _MOVES | _VIEWS
 
 
-def _copy(row: dict[str, Any]) -> LayoutCopy:
+def _cost(row: dict[str, Any]) -> SiteCost:
     line = next((stack[-1] for stack in row["stacks"] or () if stack), None)
     names = ("site", "graph", "kernel", "launch", "launches", "duration_ns")
-    return LayoutCopy(**{name: row[name] for name in names}, source=SourceLine(**line) if line else None)
+    return SiteCost(**{name: row[name] for name in names}, source=SourceLine(**line) if line else None)

@@ -1,0 +1,68 @@
+"""Findings that follow from times on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stepscope.tracer.schema.graphs import LaunchSite
+from stepscope.tracer.schema.launches import Calls, DeviceTimes, Launches, TensorMeta, Tensors
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.steps import StepMarks
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.store.trace import Trace
+from tests.logs.planted import machine
+from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, argument, graph, run
+
+Open = Callable[[LogBuilder | bytes], Trace]
+MS = 1_000_000
+
+
+def on_gpu(precision: str | None, host_us: int, device_us: tuple[int, int], capabilities: Any = ("9.0",)) -> LogBuilder:
+    """Ten steps with a matrix product and a Triton kernel; launching each of them takes `host_us`."""
+    sites = [
+        LaunchSite(
+            0, "call", 20, "extern_kernels.mm", "extern", [argument("arg0_1", "in"), argument("buf0", "out")], []
+        ),
+        LaunchSite(1, "call", 22, "triton_poi_fused_relu_0", "triton", [argument("buf0", "inout")], []),
+    ]
+    log = LogBuilder().record(
+        run(guesses_steps=True, devices=["GPU"], machine=machine(gpu_capabilities=list(capabilities)))
+    )
+    log.record(graph(sites=sites, memory=[], functions=["call"], matmul_precision=precision))
+    meta = [TensorMeta(at, "float32", [8, 8], [8, 1], "cuda:0", 0, 256) for at in range(2)]
+    log.record(Tensors(0, 0, 0, meta))
+    for step in range(10):
+        start = MONOTONIC_NS + step * 10 * MS
+        starts = [start, start + 1000 * host_us]
+        calls = Calls([step], [0], [0], [step], [1], [None], [start], [2000 * host_us], [2], ["ok"])
+        log.record(Launches(calls, [0, 1], starts, [at + 1000 * host_us - 1000 for at in starts]))
+        log.record(StepMarks(["optimizer"], [0], ["SGD"], [1], [start + 10 * MS]))
+        if step in (2, 8):
+            log.record(DeviceTimes([step, step], [0, 1], [1000 * us for us in device_us], "events"))
+    return log.record(End("exit", MONOTONIC_NS + 100 * MS))
+
+
+def kinds(trace: Trace) -> dict[str, Any]:
+    return {one.kind: one for one in all_findings(trace)}
+
+
+def test_products_in_full_float32_are_named(opened: Open) -> None:
+    finding = kinds(opened(on_gpu("highest", 100, (6000, 1000))))["full_precision_matmul"]
+    assert finding.severity == "warning"
+    assert finding.title.startswith("Matrix products in full float32 take 60 % of a step (6.00 ms of 10.0 ms)")
+    assert 'set_float32_matmul_precision("high")' in finding.proof[0]
+
+
+@pytest.mark.parametrize(("precision", "capability"), [("high", "9.0"), (None, "9.0"), ("highest", "7.5")])
+def test_products_that_cannot_be_faster_are_not_named(opened: Open, precision: str | None, capability: str) -> None:
+    assert "full_precision_matmul" not in kinds(opened(on_gpu(precision, 100, (6000, 1000), (capability,))))
+
+
+def test_a_host_that_cannot_keep_up_is_named(opened: Open) -> None:
+    finding = kinds(opened(on_gpu("high", 4000, (500, 500))))["host_bound"]
+    assert finding.title.startswith("Host-bound: the device is idle 90 % of a step (10.0 ms)")
+    assert "host_bound" not in kinds(opened(on_gpu("high", 4000, (4000, 4000))))
+    assert "host_bound" not in kinds(opened(on_gpu("high", 500, (500, 500))))
