@@ -85,6 +85,12 @@ def raising(folder: Path) -> None:
     assert run(folder, *stepscope, "-m", "tests.capture.known_program", "sick", autoload=True) == 0
 
 
+def waiting(folder: Path) -> None:
+    """A loop that waits for its batches."""
+    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
+    assert run(folder, *stepscope, "-m", "tests.slowness.programs", "data_loader", "slow", autoload=True) == 0
+
+
 def clobbered(folder: Path) -> None:
     """A launch whose input was changed, as the judge of a wrapper with such a fault writes it."""
     folder.joinpath("trace").mkdir()
@@ -100,6 +106,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "failing": (failing, "run compile_error failed_node end"),
     "raising": (raising, "run raised_call failed_node end"),
+    "waiting": (waiting, "run graph launches data_wait end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),
     "printed": (printed, "run graph launches values device_times skipped end"),
     "cpp": (cpp, "run graph cpp_code output_code_N steps launches skipped end"),
