@@ -8,8 +8,10 @@ from stepscope.viewer.compiles.queries.compile_steps import compile_time, steps_
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.findings.evidence import Evidence, grouped
 from stepscope.viewer.speed.queries.splits import run_splits
+from stepscope.viewer.speed.rows import RunSplit
 
-LEAST_RUN_SHARE, LEAST_RECOMPILE_NS, LEAST_STEPS = 0.2, 1_000_000_000, 3
+LEAST_RUN_SHARE, LEAST_RECOMPILE_NS = 0.2, 1_000_000_000
+LEAST_STEPS, STEP_SHARE = 3, 0.25
 
 
 class CostlyRecompiles(NamedTuple):
@@ -28,20 +30,17 @@ def costly_recompiles(evidence: Evidence) -> list[CostlyRecompiles]:
     if not events or not evidence.is_recorded:
         return []
     limited = {(event.log, event.frame_id) for event in evidence.compile_events("recompile_limit")}
-    runs = {run.log: run.duration_ns for run in run_splits(evidence.trace)}
+    runs = {run.log: run for run in run_splits(evidence.trace)}
     frames = grouped(events, lambda event: (event.log, event.frame_id))
     open_frames = [group for group in frames if (group[0].log, group[0].frame_id) not in limited]
-    found = [_costs(evidence, group, runs.get(group[0].log, 0)) for group in open_frames if len(group) >= LEAST_STEPS]
-    return [
-        one
-        for one in found
-        if len(one.steps) >= LEAST_STEPS
-        and one.duration_ns >= max(LEAST_RECOMPILE_NS, LEAST_RUN_SHARE * one.run_ns)
-        and one.run_ns > 0
-    ]
+    found = [_costs(evidence, group, runs[group[0].log]) for group in open_frames if group[0].log in runs]
+    return [one for one in found if one is not None]
 
 
-def _costs(evidence: Evidence, group: list[CompileEvent], run_ns: int) -> CostlyRecompiles:
+def _costs(evidence: Evidence, group: list[CompileEvent], run: RunSplit) -> CostlyRecompiles | None:
     compiles = [(event.log, event.compile_id) for event in group]
     steps = sorted(set(steps_of_compiles(evidence.trace, compiles).values()))
-    return CostlyRecompiles(group, steps, compile_time(evidence.trace, compiles) or 0, run_ns)
+    took = compile_time(evidence.trace, compiles) or 0
+    is_often = len(steps) >= max(LEAST_STEPS, STEP_SHARE * run.steps)
+    is_long = took >= max(LEAST_RECOMPILE_NS, LEAST_RUN_SHARE * run.duration_ns)
+    return CostlyRecompiles(group, steps, took, run.duration_ns) if is_often and is_long else None

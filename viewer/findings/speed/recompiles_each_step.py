@@ -1,6 +1,7 @@
 """Recompiles of a frame took at least 20 % of the time of all steps of a log, and at least a second, and happened in at
-least three steps. The finding names the guard that failed most often. It replaces the finding recompile for this frame.
-A frame that reached the recompile limit has a finding of the kind recompile_limit instead. The finding is a warning."""
+least three steps and a quarter of all steps. The finding names the guard that failed most often. It replaces the
+finding recompile for this frame. A frame that reached the recompile limit has a finding of the kind recompile_limit
+instead. The finding is a warning."""
 
 from __future__ import annotations
 
