@@ -9,13 +9,14 @@ name                                    seen in
 torch._C._cuda_getCurrentRawStream      2.11
 torch._C._cuda_isCurrentStreamCapturing 2.11
 triton CompiledKernel.run, .run.launch, .function, .packed_metadata  3.6
+triton CompiledKernel.metadata, .src.signature, .run.*_scratch_size  3.6
 ======================================  ===================
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 
 def raw_stream_of() -> Callable[[int], int]:
@@ -31,6 +32,15 @@ def capturing_of() -> Callable[[], bool]:
     import torch
 
     return getattr(torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing)
+
+
+class Loaded(NamedTuple):
+    """A kernel that CUDA's driver can start: its arguments are 64-bit integers, followed by two null pointers."""
+
+    function: int
+    """Handle (``CUfunction``)."""
+    shared_bytes: int
+    threads: int
 
 
 class Launcher:
@@ -56,6 +66,8 @@ class Launcher:
                 continue
             self.start, self.prefix = start, prefix
             break
+        self.loaded = _loaded(compiled)
+        """What starts the kernel without Triton; None if it needs more than its arguments."""
 
     def __call__(self, programs: int, stream: int, *arguments: int) -> None:
         self.start(programs, 1, 1, stream, *self.prefix, *arguments, *self.tail)
@@ -79,3 +91,15 @@ def _direct_ways(compiled: Any) -> list[tuple[Callable[..., Any], tuple[Any, ...
     if hasattr(run, "launch") and None not in flags and scratch == (0, 0):
         ways.insert(0, (run.launch, (function, *flags, None, None, metadata, None, None, None)))
     return ways
+
+
+def _loaded(compiled: Any) -> Loaded | None:
+    """Return what ``cuLaunchKernel`` needs to start a kernel as triton/backends/nvidia/driver.py, 3.6, does."""
+    try:
+        run, metadata, kinds = compiled.run, compiled.metadata, set(compiled.src.signature.values())
+        needs = run.launch_cooperative_grid, run.launch_pdl, run.global_scratch_size, run.profile_scratch_size
+        if kinds - {"i64", "constexpr"} or any(needs) or metadata.num_ctas != 1:
+            return None
+        return Loaded(int(compiled.function), int(metadata.shared), 32 * int(metadata.num_warps))
+    except (AttributeError, TypeError):
+        return None

@@ -51,7 +51,7 @@ def read_plan(wrapper: WrapperSource, config: TraceConfig, sink: PlanSink) -> tu
         cuda.preload(torch.cuda.current_device())  # kernels cannot be loaded while a CUDA graph is being captured
     elif not wrapper.is_cuda and (why := why_not_compiled()) is not None:
         sink.skipped(Skipped("quick statistics", f"{why}; torch's operations are used"))
-    return points, ReadPlan(planned, config, sink, wrapper.is_cuda)
+    return points, ReadPlan(planned, config, sink)
 
 
 def _planned(wrapper: WrapperSource, read: Read) -> PlannedRead:

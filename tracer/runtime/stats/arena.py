@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from stepscope.tracer.inductor.device_launch import Launcher, capturing_of, raw_stream_of
+from stepscope.tracer.runtime.stats.cuda_quick import open_rows
 from stepscope.tracer.runtime.stats.cuda_rows import COPY_WORDS, ROW_WORDS
 from stepscope.tracer.runtime.stats.snapshots import (
     Buffer,
@@ -109,6 +110,8 @@ class Arena:
         self._base = self._memory.data_ptr()
         self._lock = threading.RLock()
         self.tables = Tables()
+        self.open_rows = open_rows(self._base, ROW_BYTES, EAGER_ROWS)
+        """Rows that compiled code uses without the lock, on the stream of the last reading; None without a compiler."""
         self._marks = count(1)
         self._buffers = [_new_buffer() for _ in range(BUFFERS)]
         self._under_way: list[Snapshot] = []
@@ -129,17 +132,11 @@ class Arena:
         if self._is_capturing():
             return self._read_captured([(launcher, programs, 0, (table, *addresses, *rest))], rows, stream)
         with self._lock:
-            if stream != self._stream:
-                self._enter(stream)
-            first = self._used
-            if first + rows > EAGER_ROWS:
-                self._flush(stream)
-                self._enter(stream)
-                first = 0
-            self._used = first + rows
+            first = self._take(rows, stream)
             launcher.start(
                 programs, 1, 1, stream, *launcher.prefix, self._base + first * ROW_BYTES, table, *addresses, *rest
             )
+            self._open(stream)
             return DeviceBlock(self._pending, first, rows)
 
     def read(self, launches: Sequence[Launch], rows: int) -> ReadBlock:
@@ -148,25 +145,23 @@ class Arena:
         if self._is_capturing():
             return self._read_captured(launches, rows, stream)
         with self._lock:
-            if stream != self._stream:
-                self._enter(stream)
-            first = self._used
-            if first + rows > EAGER_ROWS:
-                self._flush(stream)
-                self._enter(stream)
-                first = 0
-            self._used = first + rows
+            first = self._take(rows, stream)
             self._start(launches, stream, self._base + first * ROW_BYTES)
+            self._open(stream)
             return DeviceBlock(self._pending, first, rows)
 
     def flush(self) -> None:
         """Send the rows since the last flush to the host on the current stream, unless that is being captured."""
-        if not self._used or self._is_capturing():
+        if self._is_capturing():
             return
-        import torch
+        with self._lock:
+            self._close()
+            if not self._used:
+                return
+            import torch
 
-        with torch.cuda.device(self.device), self._lock:
-            self._flush(self._raw_stream(self.device))
+            with torch.cuda.device(self.device):
+                self._flush(self._raw_stream(self.device))
 
     def snapshot(self, graph: Any) -> list[Snapshot] | None:
         """Copy the rows of a CUDA graph on the current stream, that of the replay; None if it has no readings."""
@@ -189,6 +184,29 @@ class Arena:
 
     def give_back(self, buffer: Buffer) -> None:
         self._buffers.append(buffer)
+
+    def _take(self, rows: int, stream: int) -> int:
+        """Return the first of `rows` rows for a reading on a stream."""
+        self._close()
+        if stream != self._stream:
+            self._enter(stream)
+        first = self._used
+        if first + rows > EAGER_ROWS:
+            self._flush(stream)
+            self._enter(stream)
+            first = 0
+        self._used = first + rows
+        return first
+
+    def _open(self, stream: int) -> None:
+        if self.open_rows is not None:
+            self.open_rows.open(stream, self._used, self._pending)
+
+    def _close(self) -> None:
+        """Stop compiled code from using rows, and find out how many it has used."""
+        used = -1 if self.open_rows is None else self.open_rows.close()
+        if used >= 0:
+            self._used = used
 
     def _enter(self, stream: int) -> None:
         """Make the first reading on a stream since the last flush wait on the device until the rows are cleared."""

@@ -103,6 +103,7 @@ class CpuReader:
             (ctypes.c_int64 * len(numbers))(*numbers), (ctypes.c_int64 * n)(*starts), n, found.tables.ctypes.data, BIG
         )
         self.address = ctypes.addressof(self._reader)
+        self.kernel_address = ctypes.cast(found.with_gil, ctypes.c_void_p).value
         self.tensors = n
         self.has_big = any(at.count >= BIG for at in layouts)
         """Whether a tensor is read by several threads."""

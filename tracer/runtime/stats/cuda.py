@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepscope.tracer.inductor.device_launch import Launcher, capturing_of
 from stepscope.tracer.runtime.stats import cuda_rows
 from stepscope.tracer.runtime.stats.arena import EAGER_ROWS, Arena, arena_of, arenas
+from stepscope.tracer.runtime.stats.cuda_quick import Point, make_point
 from stepscope.tracer.runtime.stats.dtypes import name_of
 from stepscope.tracer.runtime.stats.snapshots import ReadBlock, SkippedBlock
 
@@ -84,6 +85,17 @@ class CudaReader:
             return SkippedBlock(len(self.looked_at), FREED)
         arena, launcher, programs, table, rest = only
         return arena.read_one(launcher, programs, len(addresses), table, addresses, rest)
+
+    def point(self, group: object) -> Point | None:
+        """Return what reads in compiled code, and returns `group` with the block; None if only Python can."""
+        if self._only is None:
+            return None
+        arena, launcher, programs, table, _ = self._only
+        only = self._groups[0]
+        return make_point(
+            group, self, arena.device, arena.open_rows, launcher.loaded, programs=programs, counts=self.looked_at,
+            takes=only.takes, table=table, rest=only.rest[only.takes - only.size :],
+        )  # fmt: skip
 
     def _read(self, tensors: Sequence[Tensor]) -> ReadBlock:
         """Read with more than one launch, on one of several devices, or before the kernels are loaded."""

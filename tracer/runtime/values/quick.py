@@ -1,8 +1,7 @@
-"""Loads the compiled code that reads tensors on the CPU at a point of a wrapper (readings.cpp), and joins its rows."""
+"""Loads the compiled code that reads tensors at a point of a wrapper (readings.cpp), and joins its rows."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +13,8 @@ from torch import get_num_threads
 from stepscope.tracer.inductor.stats_toolchain import function_mode_active
 from stepscope.tracer.runtime import compiled
 from stepscope.tracer.runtime.stats import ROW
-from stepscope.tracer.runtime.stats.cpu import CpuReader, kernel
+from stepscope.tracer.runtime.stats.cpu import CpuReader
+from stepscope.tracer.runtime.stats.cuda import CudaReader
 from stepscope.tracer.runtime.values.rows import Reading, RowGroup
 
 SOURCE = Path(__file__).with_name("readings.cpp")
@@ -50,9 +50,13 @@ def call_reader_type() -> Callable[..., CallReader] | None:
 
 def point_of(reader: object, group: RowGroup) -> Point | None:
     """Return the point that reads like `reader`, whose rows are `group`; None if only Python can."""
+    if isinstance(reader, CudaReader):
+        return reader.point(group)
     if not isinstance(reader, CpuReader) or (library := _library()) is None:
         return None
-    made: Point = library.Point(group, reader, reader.address, reader.tensors, reader.has_big, reader.keeps_gil)
+    made: Point = library.Point(
+        group, reader, reader.kernel_address, reader.address, reader.tensors, reader.has_big, reader.keeps_gil
+    )
     return made
 
 
@@ -84,8 +88,7 @@ def _library() -> Any:
 
 
 def _set_up(library: Any) -> None:
-    address = ctypes.cast(kernel().with_gil, ctypes.c_void_p).value
-    library.set_up(address, ROW.itemsize, _to_rows, TOGETHER, function_mode_active, get_num_threads)
+    library.set_up(ROW.itemsize, _to_rows, TOGETHER, function_mode_active, get_num_threads)
 
 
 def _to_rows(data: bytes) -> npt.NDArray[Any]:

@@ -197,9 +197,7 @@ def writes_at_once(config: TraceConfig) -> bool:
 class ReadPlan:
     """The points of one wrapper at which its code reads tensors, for one configuration."""
 
-    def __init__(
-        self, places: Sequence[PlanPoint], config: TraceConfig, sink: ValueSink, on_device: bool = False
-    ) -> None:
+    def __init__(self, places: Sequence[PlanPoint], config: TraceConfig, sink: ValueSink) -> None:
         self.wants_step: Callable[[int], bool] = config.wants_step
         self.writes_at_once = writes_at_once(config)
         self.config = config
@@ -208,7 +206,7 @@ class ReadPlan:
         """Readers of the points at which nothing can vary from call to call."""
         self._points: list[Point | None] = [None] * len(places)
         """The same readers in compiled code."""
-        self._reader_type = None if on_device else call_reader_type()
+        self._reader_type = call_reader_type()
         self._sink = sink
 
     def read(self, call: GraphCall, place: int, values: Sequence[Any]) -> None:

@@ -1,8 +1,9 @@
 // Reads the tensors of a point on the CPU without Python: what a wrapper's code calls as `GraphCall.read`.
 //
 // `Point` holds what is the same in each reading of one point. `CallReader` is the function of one call; it adds rows to
-// a `Rows`, which is the block of all consecutive readings of that call. tracer/runtime/values/reading.py does the same
-// in Python, and decides which points are read here.
+// a `Rows`, which is the block of all consecutive readings of that call. A point on another device is a function that
+// takes the tensors and returns a reading (cuda_readings.cpp). tracer/runtime/values/reading.py does the same in Python,
+// and decides which points are read here.
 #include <Python.h>
 
 #include <stddef.h>
@@ -17,13 +18,13 @@ namespace {
 
 using Kernel = void (*)(const void* reader, const void* const* data, int threads, void* rows);  // cpu_kernel.cpp
 
-Kernel kernel;
 Py_ssize_t row_bytes;
 PyObject *make_rows, *group_of_rows, *is_mode_active, *number_of_threads, *s_data_ptr;
 
 struct Point {
   PyObject_HEAD
   PyObject *group, *keeps;
+  Kernel kernel;
   const void* reader;
   Py_ssize_t tensors;
   int has_big, keeps_gil;
@@ -58,12 +59,13 @@ long long now_ns() {
 
 int point_init(PyObject* self, PyObject* arguments, PyObject*) {
   Point* its = reinterpret_cast<Point*>(self);
-  unsigned long long reader;
-  if (!PyArg_ParseTuple(arguments, "OOKnpp", &its->group, &its->keeps, &reader, &its->tensors, &its->has_big,
+  unsigned long long kernel, reader;
+  if (!PyArg_ParseTuple(arguments, "OOKKnpp", &its->group, &its->keeps, &kernel, &reader, &its->tensors, &its->has_big,
                         &its->keeps_gil)) {
     its->group = its->keeps = nullptr;
     return -1;
   }
+  its->kernel = reinterpret_cast<Kernel>(static_cast<uintptr_t>(kernel));
   its->reader = reinterpret_cast<const void*>(static_cast<uintptr_t>(reader));
   Py_INCREF(its->group), Py_INCREF(its->keeps);
   return 0;
@@ -162,15 +164,23 @@ bool read(CallReader* its, Point* point, PyObject* values) {
   if (!rows || !make_room(rows, point->tensors) || !find_addresses(values, addresses, point->tensors)) return false;
   char* out = rows->data + rows->count * row_bytes;
   if (point->keeps_gil) {
-    kernel(point->reader, addresses, threads, out);
+    point->kernel(point->reader, addresses, threads, out);
   } else {
     Py_BEGIN_ALLOW_THREADS
-    kernel(point->reader, addresses, threads, out);
+    point->kernel(point->reader, addresses, threads, out);
     Py_END_ALLOW_THREADS
   }
   if (PyList_Append(rows->groups, point->group) < 0) return false;
   rows->count += point->tensors;
   return true;
+}
+
+// Adds what a point that is not on the CPU returns: its group and its block.
+bool read_elsewhere(CallReader* its, PyObject* point, PyObject* values) {
+  PyObject* reading = PyObject_CallOneArg(point, values);
+  const bool is_done = reading && PyList_Append(its->readings, reading) == 0;
+  Py_XDECREF(reading);
+  return is_done;
 }
 
 // Calls `lost` with the place and the error that is set, unless it is one that must reach the program.
@@ -196,12 +206,16 @@ PyObject* read_point(PyObject* self, PyObject* const* arguments, size_t flags, P
   PyObject* mode = PyObject_CallNoArgs(is_mode_active);
   const bool is_plain = mode == Py_False;
   Py_XDECREF(mode);
-  if (!is_plain || Py_TYPE(point) != &point_type) {
+  if (!is_plain || point == Py_None) {
     Py_DECREF(point);
     point = mode ? PyObject_Vectorcall(its->choose, arguments, 3, nullptr) : nullptr;
   }
   const long long started = now_ns();
-  const bool is_done = point && (Py_TYPE(point) != &point_type || read(its, reinterpret_cast<Point*>(point), arguments[2]));
+  bool is_done = point != nullptr;
+  if (is_done && Py_TYPE(point) == &point_type)
+    is_done = read(its, reinterpret_cast<Point*>(point), arguments[2]);
+  else if (is_done && point != Py_None)
+    is_done = read_elsewhere(its, point, arguments[2]);
   Py_XDECREF(point);
   if (!is_done && !pass_on(its, arguments[1])) return nullptr;
   its->taken_ns += now_ns() - started;
@@ -240,18 +254,16 @@ void reader_dealloc(PyObject* self) {
 }
 
 PyObject* set_up(PyObject*, PyObject* arguments) {
-  unsigned long long address;
-  if (!PyArg_ParseTuple(arguments, "KnOOOO", &address, &row_bytes, &make_rows, &group_of_rows, &is_mode_active,
+  if (!PyArg_ParseTuple(arguments, "nOOOO", &row_bytes, &make_rows, &group_of_rows, &is_mode_active,
                         &number_of_threads))
     return nullptr;
-  kernel = reinterpret_cast<Kernel>(static_cast<uintptr_t>(address));
   for (PyObject* kept : {make_rows, group_of_rows, is_mode_active, number_of_threads}) Py_INCREF(kept);
   Py_RETURN_NONE;
 }
 
 PyMethodDef functions[] = {
     {"set_up", set_up, METH_VARARGS,
-     "(kernel, bytes of a row, make rows of bytes, group of rows, is a mode active, number of threads)"},
+     "(bytes of a row, make rows of bytes, group of rows, is a mode active, number of threads)"},
     {},
 };
 PyMethodDef rows_methods[] = {
