@@ -73,18 +73,12 @@ class CudaReader:
         ]
         self._only: tuple[Arena, Launcher, int, int, tuple[Any, ...]] | None = None
         """Arguments of the launch if one launch on the only device is enough, else None."""
+        self._quick: Point | None = None
         self._load()
 
     def __call__(self, tensors: Sequence[Tensor]) -> ReadBlock:
         """Start the reading on the current stream."""
-        only = self._only
-        if only is None:
-            return self._read(tensors)
-        addresses = [t.data_ptr() for t in tensors]
-        if 0 in addresses and self._is_freed(addresses):
-            return SkippedBlock(len(self.looked_at), FREED)
-        arena, launcher, programs, table, rest = only
-        return arena.read_one(launcher, programs, len(addresses), table, addresses, rest)
+        return self._read(tensors) if self._quick is None else self._quick(tensors)[1]
 
     def point(self, group: object) -> Point | None:
         """Return what reads in compiled code, and returns `group` with the block; None if only Python can."""
@@ -93,11 +87,21 @@ class CudaReader:
         arena, launcher, programs, table, _ = self._only
         only = self._groups[0]
         return make_point(
-            group, self, arena.device, arena.open_rows, launcher.loaded, programs=programs, counts=self.looked_at,
+            group, self._read, arena.device, arena.open_rows, launcher.loaded, programs=programs, counts=self.looked_at,
             takes=only.takes, table=table, rest=only.rest[only.takes - only.size :],
         )  # fmt: skip
 
     def _read(self, tensors: Sequence[Tensor]) -> ReadBlock:
+        only = self._only
+        if only is None:
+            return self._read_groups(tensors)
+        addresses = [t.data_ptr() for t in tensors]
+        if 0 in addresses and self._is_freed(addresses):
+            return SkippedBlock(len(self.looked_at), FREED)
+        arena, launcher, programs, table, rest = only
+        return arena.read_one(launcher, programs, len(addresses), table, addresses, rest)
+
+    def _read_groups(self, tensors: Sequence[Tensor]) -> ReadBlock:
         """Read with more than one launch, on one of several devices, or before the kernels are loaded."""
         arena = self._arena or self._load()
         if arena is None:
@@ -166,6 +170,7 @@ class CudaReader:
         if len(self._groups) == 1 and self._groups[0].programs and not self._has_many_devices:
             only, launcher = self._groups[0], self._launchers[0]
             self._only = arena, launcher, only.programs, self._addresses[0], (*only.rest, *launcher.tail)
+            self._quick = self.point(None)
         self._arena = arena
         return arena
 

@@ -148,14 +148,16 @@ int point_init(PyObject* self, PyObject* arguments, PyObject*) {
   return 0;
 }
 
-// The group refers to its point, so that both are visible to the garbage collector.
+// The group and the reader refer to their point, so that all are visible to the garbage collector.
 int point_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(reinterpret_cast<Point*>(self)->group);
+  Py_VISIT(reinterpret_cast<Point*>(self)->reader);
   return 0;
 }
 
 int point_clear(PyObject* self) {
   Py_CLEAR(reinterpret_cast<Point*>(self)->group);
+  Py_CLEAR(reinterpret_cast<Point*>(self)->reader);
   return 0;
 }
 

@@ -23,6 +23,8 @@ from stepscope.tracer.runtime.values.rows import PlannedRead, ReadRow, RowGroup
 from stepscope.tracer.schema.values import SavedTensor, ValueLayout
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from stepscope.tracer.config import TraceConfig
     from stepscope.tracer.runtime.values.save import TensorSaver
 
@@ -75,12 +77,12 @@ class PreparedReading(RowGroup):
             if not planned[n].is_fixed and not planned[n].is_checked
             for member in (_at(values, n, item),)
         ]
-        # The state of a random generator, which has integers, is on the host, but on the device during a capture of a
-        # CUDA graph. The device of float tensors is fixed by the program's guards.
+        # The state of a random generator, one or two 64-bit integers, is on the host, but on the device while a CUDA
+        # graph is captured. The device of other tensors is fixed by the guards of the program.
         self._on_device = [
             (n, item, bool(_at(values, n, item).is_cuda))
             for n, item in (members if self.is_plain else ())
-            if not planned[n].is_fixed and not _at(values, n, item).is_floating_point()
+            if not planned[n].is_fixed and _may_be_random_state(_at(values, n, item))
         ]
         self._counts = [(n, len(value)) for n, value in enumerate(values) if isinstance(value, (list, tuple))]
         self.is_sure = self.is_plain and not (self._on_device or self._checks or self._counts)
@@ -237,10 +239,11 @@ class ReadPlan:
             return None
         if where.saver is None and not function_mode_active():
             started = perf_counter_ns()
-            point = self._prepared(where, place, values).point
+            prepared = self._prepared(where, place, values)
+            if prepared.point is None:
+                call.readings.append((prepared, prepared.read(values)))
             call.stats_ns += perf_counter_ns() - started
-            if point is not None:
-                return point
+            return prepared.point
         self.read(call, place, values)
         return None
 
@@ -280,6 +283,10 @@ class ReadPlan:
     def wants(self, planned: PlannedRead) -> bool:
         """Return whether the filters select an argument that an earlier plan has read."""
         return self.config.wants_kernel(planned.kernel) and self.config.wants_argument(*planned.names)
+
+
+def _may_be_random_state(tensor: Tensor) -> bool:
+    return tensor.numel() <= 2 and tensor.itemsize == 8 and not tensor.is_floating_point()
 
 
 def _at(values: Sequence[Any], position: int, item: int | None) -> Any:
