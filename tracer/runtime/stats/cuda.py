@@ -78,16 +78,20 @@ class CudaReader:
 
     def __call__(self, tensors: Sequence[Tensor]) -> ReadBlock:
         """Start the reading on the current stream."""
-        return self._read(tensors) if self._quick is None else self._quick(tensors)[1]
+        found = None if self._quick is None else self._quick(tensors)
+        return self._read(tensors) if found is None else found[1]
 
     def point(self, group: object) -> Point | None:
         """Return what reads in compiled code, and returns `group` with the block; None if only Python can."""
+        return self._point(group, self._read)
+
+    def _point(self, group: object, reader: Callable[[Sequence[Tensor]], ReadBlock] | None) -> Point | None:
         if self._only is None:
             return None
         arena, launcher, programs, table, _ = self._only
         only = self._groups[0]
         return make_point(
-            group, self._read, arena.device, arena.open_rows, launcher.loaded, programs=programs, counts=self.looked_at,
+            group, reader, arena.device, arena.open_rows, launcher.loaded, programs=programs, counts=self.looked_at,
             takes=only.takes, table=table, rest=only.rest[only.takes - only.size :],
         )  # fmt: skip
 
@@ -170,7 +174,7 @@ class CudaReader:
         if len(self._groups) == 1 and self._groups[0].programs and not self._has_many_devices:
             only, launcher = self._groups[0], self._launchers[0]
             self._only = arena, launcher, only.programs, self._addresses[0], (*only.rest, *launcher.tail)
-            self._quick = self.point(None)
+            self._quick = self._point(None, None)
         self._arena = arena
         return arena
 

@@ -27,7 +27,7 @@ class OpenRows(Protocol):
 class Point(Protocol):
     """Reads the tensors of a point of a wrapper."""
 
-    def __call__(self, tensors: Sequence[Any], /) -> tuple[object, Any]: ...
+    def __call__(self, tensors: Sequence[Any], /) -> tuple[object, Any] | None: ...
 
 
 def open_rows(base: int, row_bytes: int, rows: int) -> OpenRows | None:
@@ -39,7 +39,7 @@ def open_rows(base: int, row_bytes: int, rows: int) -> OpenRows | None:
 
 def make_point(
     group: object,
-    reader: Callable[[Sequence[Any]], object],
+    reader: Callable[[Sequence[Any]], object] | None,
     device: int,
     rows: OpenRows | None,
     loaded: Loaded | None,
@@ -52,6 +52,7 @@ def make_point(
 ) -> Point | None:
     """Return what does the same as `reader` with one launch of a loaded kernel, and returns its block after `group`.
 
+    Where only Python can read, the point calls `reader`, or returns None if that is None.
     The kernel takes the slots, `table`, `takes` addresses and `rest`. `counts` are the elements that are read of each
     tensor. Returns None if the code cannot be compiled, or the driver alone cannot start the kernel.
     """

@@ -1,8 +1,9 @@
 // Starts the reading of CUDA tensors without Python, as `CudaReader` and `Arena.read_one` do.
 //
 // `OpenRows` are the rows of an arena that may be used on one stream without its lock. `Point` is what is the same in
-// each reading of one point of a wrapper; a call takes rows, starts the kernel, and returns the group and the block. It
-// calls the reader in Python when the rows are closed or full, on another stream, and during a capture.
+// each reading of one point of a wrapper; a call takes rows, starts the kernel, and returns the group and the block. When
+// the rows are closed or full, on another stream, and during a capture, it calls the reader in Python, or returns None if
+// it has none.
 #include <Python.h>
 
 #include <stddef.h>
@@ -64,8 +65,20 @@ int rows_init(PyObject* self, PyObject* arguments, PyObject*) {
   return 0;
 }
 
-void rows_dealloc(PyObject* self) {
+// A snapshot refers to its arena, which refers to its rows.
+int rows_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(reinterpret_cast<OpenRows*>(self)->snapshot);
+  return 0;
+}
+
+int rows_clear(PyObject* self) {
   Py_CLEAR(reinterpret_cast<OpenRows*>(self)->snapshot);
+  return 0;
+}
+
+void rows_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  rows_clear(self);
   Py_TYPE(self)->tp_free(self);
 }
 
@@ -232,6 +245,7 @@ PyObject* read_point(PyObject* self, PyObject* const* arguments, size_t flags, P
   PyObject *snapshot = nullptr, *block;
   const Py_ssize_t first = are_there ? start(its, handle, words, &snapshot) : -1;
   if (first < 0) {
+    if (its->reader == Py_None) Py_RETURN_NONE;
     block = PyObject_CallOneArg(its->reader, arguments[0]);
   } else {
     block = PyObject_CallFunction(make_block, "Onn", snapshot, first, its->tensors);
@@ -267,8 +281,9 @@ PyModuleDef module = {PyModuleDef_HEAD_INIT, "stepscope_cuda_readings", nullptr,
 void define_types() {
   rows_type.tp_name = "stepscope_cuda_readings.OpenRows";
   rows_type.tp_basicsize = sizeof(OpenRows);
-  rows_type.tp_flags = Py_TPFLAGS_DEFAULT;
+  rows_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
   rows_type.tp_new = rows_new, rows_type.tp_init = rows_init, rows_type.tp_dealloc = rows_dealloc;
+  rows_type.tp_traverse = rows_traverse, rows_type.tp_clear = rows_clear;
   rows_type.tp_methods = rows_methods;
   point_type.tp_name = "stepscope_cuda_readings.Point";
   point_type.tp_basicsize = sizeof(Point);

@@ -6,7 +6,9 @@ A driver and tensors of its own stand in for CUDA's: the test needs no device.
 from __future__ import annotations
 
 import ctypes
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -73,10 +75,10 @@ class World:
         self.by_python.append([tensor.address for tensor in tensors])
         return "by Python"
 
-    def point(self) -> Any:
+    def point(self, *, has_reader: bool = True) -> Any:
         return cuda_quick.make_point(
-            "group", self, 0, self.open_rows, self.loaded, programs=9, counts=[30, 0], takes=4, table=1234,
-            rest=self.rest,
+            "group", self if has_reader else None, 0, self.open_rows, self.loaded, programs=9, counts=[30, 0],
+            takes=4, table=1234, rest=self.rest,
         )  # fmt: skip
 
 
@@ -132,6 +134,26 @@ def test_python_reads_where_the_rows_cannot_be_used(world: World, driver: Driver
     assert point([Tensor(address) for address in addresses]) == ("group", "by Python")
     assert world.by_python == [addresses]
     assert len(driver.started) == (what == "driver's error")
+
+
+def test_a_point_without_a_reader_says_that_python_must_read(world: World) -> None:
+    point = world.point(has_reader=False)
+    assert point([Tensor(1), Tensor(2)]) is None
+    world.open_rows.open(5, 0, object())
+    assert point([Tensor(1), Tensor(2)]) is not None
+
+
+def test_rows_that_nothing_else_refers_to_are_let_go(world: World) -> None:
+    class Arena:
+        """What a snapshot refers to."""
+
+    arena: Any = Arena()
+    arena.rows, world.open_rows = world.open_rows, None
+    arena.rows.open(5, 0, arena)
+    gone = weakref.ref(arena)
+    del arena
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_tensor_without_elements_needs_no_memory(world: World, driver: Driver) -> None:
