@@ -54,6 +54,13 @@ def test_where_the_environment_lies_is_no_input(tmp_path: Path, environment: dic
     assert (tmp_path / "calls").read_text().splitlines() == ["first.cpp -o made.o -I/environment/include"]
 
 
+def test_a_program_looks_for_libraries_where_its_environment_lies(tmp_path: Path, environment: dict[str, str]) -> None:
+    for place in ("/environment", "/elsewhere"):
+        there = environment | {"COMPILED_WITHOUT": place}
+        compile_it(tmp_path, there, "first.cpp", "-o", "made", f"-Wl,-rpath,{place}/lib")
+    assert len((tmp_path / "calls").read_text().splitlines()) == 2
+
+
 def test_errors_and_questions_are_the_compilers_own(tmp_path: Path, environment: dict[str, str]) -> None:
     for _ in range(2):
         done = compile_it(tmp_path, environment, "wrong.cpp", "-o", "made.o")
