@@ -329,7 +329,7 @@ PROGRAMS: dict[str, Callable[[bool], None]] = {
 def main() -> None:
     torch.set_num_threads(1)
     PROGRAMS[sys.argv[1]](sys.argv[2] == "slow")
-    print(json.dumps(clock.answer()))  # noqa: T201
+    print(json.dumps(clock.answer()))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,12 @@
 """Programs with a planted slowness: the summary names it with its line; fast twins have no such finding.
 
-``python -m tests.slowness.test_slowness [PROGRAM ...]`` compares the share that each finding states with what the program
-measured itself at the same time, and prints what is found in the fast twins. Times are not asserted here.
+Times are not asserted here: ``python -m tests.slowness`` prints shares.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,24 +74,3 @@ def test_planted_slowness_is_named(planted: Planted, tmp_path: Path) -> None:
 def test_fast_twins_have_no_such_finding(planted: Planted, tmp_path: Path) -> None:
     _, findings = recorded(planted.program, "fast", tmp_path / "fast")
     assert planted.kind not in [one["kind"] for one in findings]
-
-
-def main(programs: list[str]) -> None:
-    for planted in PLANTED:
-        if programs and planted.program not in programs:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            measured, slow = recorded(planted.program, "slow", Path(folder, "slow"))
-            _, fast = recorded(planted.program, "fast", Path(folder, "fast"))
-        told = [f"{one['evidence']['share']:.3f}" for one in slow if one["kind"] == planted.kind]
-        others = [one["kind"] for one in slow if one["kind"] != planted.kind]
-        print(
-            f"{planted.program:<20} finding {', '.join(told) or 'none':<8} program {measured['share']:.3f}"
-            f"  other findings: {', '.join(others) or 'none'};"
-            f" of the fast twin: {', '.join(one['kind'] for one in fast) or 'none'}",
-            flush=True,
-        )
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
