@@ -1,4 +1,6 @@
-"""Does what a log reveals without a judge, or its healthy twin: `python -m tests.capture.known_program WHAT...`
+"""Does what a log reveals without a judge, or its healthy twin.
+
+`python -m tests.capture.known_program sick|healthy [NAME...]`
 
 Each function has a fault if `is_sick`, and is well otherwise.
 """
@@ -73,14 +75,45 @@ def no_lowering(is_sick: bool) -> None:
         double(torch.randn(4, 5))
 
 
-PROGRAMS: dict[str, Callable[[bool], None]] = {one.__name__: one for one in (out_of_bounds, other_strides, no_lowering)}
+def changed_saved_tensor(is_sick: bool) -> None:
+    """Change an input between two forward passes and their backward passes, past autograd's versions."""
+    layers = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4))
+    step, optimizer = torch.compile(layers), torch.optim.SGD(layers.parameters(), lr=0.1)
+    for number in range(3):
+        first, second = torch.randn(4, 8), torch.randn(4, 8)
+        losses = [step(x).square().mean() for x in (first, second)]
+        if is_sick and number == 1:
+            second.data.mul_(2)
+        for loss in losses:
+            torch.autograd.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
 
 
-def main(what: str) -> None:
+def changed_factor(is_sick: bool) -> None:
+    """Change an input in between, where the forward pass saves only its inputs."""
+    scale = torch.randn(8)
+
+    @torch.compile
+    def product(x: Tensor, factor: Tensor) -> Tensor:
+        return x * factor
+
+    loss = product(torch.randn(8, requires_grad=True), scale).sum()
+    if is_sick:
+        scale.data.add_(1)
+    torch.autograd.backward(loss)
+
+
+PROGRAMS: dict[str, Callable[[bool], None]] = {
+    one.__name__: one for one in (out_of_bounds, other_strides, no_lowering, changed_saved_tensor, changed_factor)
+}
+
+
+def main(what: str, *only: str) -> None:
     torch.manual_seed(0)
-    for program in PROGRAMS.values():
+    for program in [PROGRAMS[one] for one in only] or PROGRAMS.values():
         program(what == "sick")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -56,5 +56,16 @@ def test_exceptions_that_the_program_catches_are_named_with_their_line(sick: lis
     assert lowering["evidence"]["operator"] == "known_program.unknown.default"
 
 
+def test_tensors_that_changed_before_their_backward_pass_are_named(sick: list[dict[str, Any]]) -> None:
+    batch = the_one(sick, "changed_saved_tensor", "args[0]")
+    assert (batch["severity"], batch["evidence"]["tensors"]) == ("critical", ["args[0] (primals_3)"])
+    assert len(batch["evidence"]["steps"]) == 1
+    read, was = (float(line.partition("largest ")[2].partition(" ")[0]) for line in batch["proof"][1::-1])
+    assert abs(read / was - 2) < 1e-4
+    factor = the_one(sick, "changed_saved_tensor", "factor")
+    assert factor["source"]["code"] == "return x * factor"
+    assert "no recorded launch wrote it in between" in factor["proof"]
+
+
 def test_each_fault_has_one_finding(sick: list[dict[str, Any]]) -> None:
     assert len(sick) == len(known_program.PROGRAMS)

@@ -77,7 +77,7 @@ def changed_values(trace: Trace, most: int = 100) -> list[ChangedValue]:
     """Return the first change of each argument, at most `most` of them, in order of time."""
     firsts: dict[tuple[int, int], tuple[int, int]] = {}
     times: Counter[tuple[int, int]] = Counter()
-    for start, end in _parts(trace):
+    for start, end in step_parts(trace):
         for now, was, count, *place in sql.rows(trace, _CHANGED, [start, end]):
             firsts.setdefault((place[0], place[1]), (now, was))
             times[place[0], place[1]] += count
@@ -90,7 +90,7 @@ def changed_values(trace: Trace, most: int = 100) -> list[ChangedValue]:
     return [ChangedValue(rows[now], rows[was], **places[now], times=count) for now, was, count in found]
 
 
-def _parts(trace: Trace) -> Iterator[tuple[int, int]]:
+def step_parts(trace: Trace) -> Iterator[tuple[int, int]]:
     """Yield the first and the last value row of parts of the trace, each of which consists of whole steps."""
     first = last = -1
     for start, end in sql.rows(trace, _STEPS):

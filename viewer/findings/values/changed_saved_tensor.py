@@ -1,0 +1,96 @@
+"""A tensor that a forward pass saved for its backward pass had other values when the backward pass read it, so that the
+gradients are those of another computation. Autograd notices changes that PyTorch's operators make in place, but no
+changes through `.data`, NumPy, a kernel or another library. The two passes are paired by the tensors that the forward
+pass made and the backward pass read, or if there are none, if only one forward pass waited for the backward pass. The
+last values that the forward pass read or wrote are compared with those that the backward pass read before it wrote
+them: by digest if size and stride are the same, else by minimum, maximum and the numbers of zeros, NaN and infinities.
+Tensors of which a part was not read, and replays of CUDA graphs, are not compared. Tensors of a
+log that changed in the same step for the first time share a finding."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, program_name, rule_of
+from stepscope.viewer.findings.values.describe import describe
+from stepscope.viewer.findings.values.operations import place, source_line
+from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import plural
+from stepscope.viewer.values.queries.nonfinite import launch_place
+from stepscope.viewer.values.queries.saved_for_backward import ChangedSaved, changed_saved
+from stepscope.viewer.values.queries.values import has_values
+
+SUMMARY = "A tensor changed between its forward and its backward pass"
+TITLE_IS_MEASURED = True
+
+MOST_CHANGES = 100
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding for all tensors of a log that changed in the same step for the first time."""
+    trace = evidence.trace
+    if not has_values(trace):
+        return []
+    changes = list(islice(changed_saved(trace), MOST_CHANGES))
+    begun: dict[tuple[int, str], int] = {}
+    for one in changes:
+        begun.setdefault((one.log, _name(trace, one)), one.step)
+    groups = grouped(changes, lambda one: (one.log, begun[one.log, _name(trace, one)]))
+    return [_finding(trace, group) for group in groups]
+
+
+def _name(trace: Trace, one: ChangedSaved) -> str:
+    """Return the name of the tensor in the program, from the graph that knows it."""
+    name = program_name(trace, one.forward, one.saved_as)
+    return name if name != one.saved_as else program_name(trace, one.backward, one.read_as)
+
+
+def _finding(trace: Trace, changes: list[ChangedSaved]) -> Timed:
+    first = changes[0]
+    names = list(dict.fromkeys(_name(trace, one) for one in changes))
+    sites = {one.site: one for one in site_rows(trace, [first.saved.site, first.read.site])}
+    was, reader = sites[first.saved.site], sites[first.read.site]
+    where, source = launch_place(trace, first.read.launch), source_line(reader) or source_line(was)
+    verb = "written by" if first.saved.moment == "after" else "read by"
+    saved, read = describe(first.saved_as, first.saved), describe(first.read_as, first.read)
+    proof = [
+        f"{saved}, {verb} launch {first.saved.launch}: {was.kernel} in the forward pass",
+        f"{read}, read by launch {first.read.launch}: {reader.kernel} in the backward pass",
+        f"launch {first.writer} wrote it in between"
+        if first.writer is not None
+        else "no recorded launch wrote it in between",
+    ]
+    others = len(names) - 1
+    if others:
+        proof.append(f"{plural(others, 'other tensor')} changed in the same way: {', '.join(names[1:4])}")
+    return where.time_unix_ns, Finding(
+        kind="changed_saved_tensor",
+        severity="critical",
+        title=f"{names[0]} was saved for the backward pass and changed before the backward pass read it{place(source)}",
+        proof=proof,
+        links=[
+            ProofLink(f"open launch {first.read.launch}", f"/launches/{first.read.launch}"),
+            ProofLink(f"open launch {first.saved.launch}", f"/launches/{first.saved.launch}"),
+        ],
+        rule=rule_of(__doc__),
+        evidence={
+            "tensors": names,
+            "was": saved,
+            "is": read,
+            "saved_by_launch": first.saved.launch,
+            "written_by_launch": first.writer,
+            "forward_graph": first.forward,
+            "steps": sorted({one.step for one in changes}),
+        },
+        page=f"/steps/{first.step}?log={first.log}&launch={first.read.launch}",
+        rank=where.rank,
+        launch=first.read.launch,
+        kernel=reader.kernel,
+        argument=first.read_as,
+        buffer=first.read_as,
+        graph=first.backward,
+        source=source,
+        **attributes(first, "step", "log"),
+    )
