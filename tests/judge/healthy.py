@@ -18,6 +18,8 @@ import stepscope
 from tests.judge.reading import Judged, judged_in
 from tests.programs import load
 
+MOST_TEXT = 300
+
 
 def judge_program(name: str) -> Judged:
     program = load()[name]
@@ -35,18 +37,19 @@ def shown(found: Judged) -> list[str]:
     """Return what a person has to look at."""
     lines = [f"  FAILED {one['where']}: {one.get('error') or one}" for one in found.failures]
     for one in found.buffers:
+        fragment = "; ".join(one["fragment"])[:MOST_TEXT]
         places = f"{one['compiled']} eager {one['eager']} float64 {one['float64']}"
         lines.append(
             f"  {one['verdict']} graph {one['graph']} launch {one['launch']} {found.kernel(one)} {one['buffer']}"
             f" {one['node']} {one['rules']} {one['dtype']} {one['size']} at {one['index']}: {places}"
-            f" allowed {one['allowed']}, {one['bad']} bad, {one['of_limit']:.3g} of the limit; {one['fragment']}"
+            f" allowed {one['allowed']}, {one['bad']} bad, {one['of_limit']:.3g} of the limit; {fragment}"
         )
     return lines + [f"  INPUT {found.kernel(one)} {one}" for one in found.inputs]
 
 
 def main() -> int:
     torch.set_num_threads(1)
-    accused = 0
+    accused = failed = 0
     reasons: Counter[str] = Counter()
     launches = judged = 0
     for name in sys.argv[1:] or sorted(load()):
@@ -54,6 +57,7 @@ def main() -> int:
         try:
             found = judge_program(name)
         except Exception as error:
+            failed += 1
             print(f"{name}: {type(error).__name__}: {error}", flush=True)
             continue
         launches, judged = launches + found.launches, judged + found.judged
@@ -67,10 +71,10 @@ def main() -> int:
             flush=True,
         )
         print("\n".join(shown(found)), end="\n" if shown(found) else "", flush=True)
-    print(f"judged {judged} of {launches} launches, {accused} accused")
+    print(f"judged {judged} of {launches} launches, {accused} accused; {failed} programs raised an error")
     for reason, count in reasons.most_common():
         print(f"  {count} launches: {reason}")
-    return accused > 0
+    return accused > 0 or failed > 0
 
 
 if __name__ == "__main__":

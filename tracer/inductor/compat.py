@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -125,12 +125,11 @@ def without_autocast() -> Iterator[None]:
     """Run operations in the dtypes that they are given, whatever the program's autocast says."""
     import torch
 
-    with torch.autocast("cpu", enabled=False):
-        if torch.cuda.is_available():
-            with torch.autocast("cuda", enabled=False):
-                yield
-        else:
-            yield
+    with ExitStack() as stack:
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
 
 
 def inductor_is_loaded() -> bool:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.judge import rule
-from stepscope.tracer.judge.evaluate import DOUBLE, SAME, Mode, Run, copied, random_moves, upward
+from stepscope.tracer.judge.evaluate import DOUBLE, SAME, Mode, Run, copied, downward, random_moves, upward
 from stepscope.tracer.judge.expressions import number_of
 from stepscope.tracer.judge.fragments import text_of
 from stepscope.tracer.judge.integrity import Integrity
@@ -19,7 +18,17 @@ from stepscope.tracer.judge.stored import StoredValues, Value
 from stepscope.tracer.judge.targets import DRAWS, CannotJudge
 from stepscope.tracer.judge.verdicts import CallVerdicts, Detail, Unwritten, Verdict
 
-MOVES = (random_moves(1), upward)
+MOVES = (
+    (random_moves(1), 1.0),
+    (upward, 1.0),
+    (downward, 1.0),
+    (random_moves(2), 1.0),
+    (random_moves(3), 1.0),
+    (random_moves(4), rule.DECIDED),
+    (upward, rule.DECIDED),
+    (downward, rule.DECIDED),
+)
+"""Ways in which inputs are moved, in the order in which they are used, with the multiple of half a unit."""
 NOT_DIRECT = "it is wrong, or an input is that could not be judged"
 
 
@@ -54,6 +63,8 @@ class CallJudge:
         self._position = 0
         """Number of launches that have returned, those of subgraphs included."""
         self._sites: list[int] = []
+        self._began = 0
+        """Site of the launch that began last."""
         self._files: dict[int, list[str]] = {}
         """The saved inputs of each launch that was wrong."""
 
@@ -75,7 +86,7 @@ class CallJudge:
     def before(self, site: int, values: Sequence[Any]) -> None:
         """Look at what a launch is about to read, and copy what it may change."""
         plan, position = self._plan.launches[site], self._position
-        self._given = []
+        self._given, self._began = [], site
         with _undisturbed():
             written = {
                 one.untyped_storage().data_ptr()
@@ -94,9 +105,7 @@ class CallJudge:
                     if self._integrity.is_unchanged(operand.holds, value):
                         self._given[-1] = value
                     continue
-                change = self._integrity.change(operand.variable, operand.holds, value)
-                if change is not None:
-                    self.result.changes.append((position, site, change))
+                self._integrity.look(position, operand.variable, operand.holds, value)
                 is_changed = value.untyped_storage().data_ptr() in written and self._wants(plan.kernel)
                 self._given[-1] = copied(value) if is_changed else value
 
@@ -109,7 +118,7 @@ class CallJudge:
             return
         self.result.launches += 1
         try:
-            with _undisturbed():
+            with _undisturbed(plan.may_draw):
                 for one in values:
                     if _is_plain(one):
                         self._integrity.wrote_to(one, position)
@@ -125,12 +134,18 @@ class CallJudge:
         """Look at what the call returns, which later calls read."""
         with _undisturbed():
             for operand, value in zip(self._plan.results, values, strict=True):
-                if operand.holds is None or not _is_plain(value):
-                    continue
-                change = self._integrity.change(operand.variable, operand.holds, value)
-                if change is not None and self._sites:
-                    at = change.writer if change.writer is not None else len(self._sites) - 1
-                    self.result.changes.append((at, self._sites[at], replace(change, is_result=True)))
+                if operand.holds is not None and _is_plain(value):
+                    self._integrity.look(None, operand.variable, operand.holds, value)
+
+    def finish(self) -> None:
+        """Compare what was read with what had been written; no launch waits for this, as the call has ended."""
+        with _undisturbed():
+            for launch, change in self._integrity.changes():
+                at = launch if launch is not None else change.writer
+                at = len(self._sites) - 1 if at is None else at
+                if at >= 0:
+                    site = self._sites[at] if at < len(self._sites) else self._began
+                    self.result.changes.append((at, site, change))
 
     def _judge(self, plan: LaunchPlan, position: int, values: Sequence[Any]) -> None:
         if not self._wants(plan.kernel):
@@ -259,13 +274,13 @@ class _Judging:
         if found is not None:
             return found
         double = self._target("double", DOUBLE, written.value)
-        return rule.compare(compiled, eager, double, lambda: self._moved(written.value), self._spacing)
+        return rule.compare(compiled, eager, double, lambda count: self._moved(written.value, count), self._spacing)
 
-    def _moved(self, value: Value | None) -> list[Any]:
+    def _moved(self, value: Value | None, count: int) -> list[Any]:
         assert value is not None
         if not self._spacing:
             return []
-        modes = [Mode(double=True, move=move, distance=self._distance) for move in MOVES]
+        modes = [Mode(double=True, move=move, distance=self._distance * times) for move, times in MOVES[:count]]
         return [self._target(f"moved {n}", mode, value) for n, mode in enumerate(modes)]
 
     def _target(self, name: str, mode: Mode, value: Value) -> Any:
@@ -345,13 +360,14 @@ def _spacing(dtype: str | None) -> float:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Hide what is done inside from the program: its modes, autograd, autocast, and random generators."""
-    import torch
+def _undisturbed(may_draw: bool = False) -> Iterator[None]:
+    """Hide what is done inside from the program: its modes, autograd and autocast, and random draws of all devices."""
+    from stepscope.tracer.inductor import eager_runs
 
     with compat.without_modes(), compat.without_autocast():
-        state = torch.get_rng_state()
+        states = eager_runs.generator_states() if may_draw else None
         try:
             yield
         finally:
-            torch.set_rng_state(state)
+            if states is not None and not eager_runs.states_equal(states, eager_runs.generator_states()):
+                eager_runs.set_generators(states)

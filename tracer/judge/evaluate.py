@@ -185,3 +185,8 @@ def random_moves(seed: int) -> Callable[[Any, float], Any]:
 def upward(tensor: Any, distance: float) -> Any:
     """Move each number away from minus infinity, which bounds what rounding does to sums."""
     return tensor + tensor.abs() * distance
+
+
+def downward(tensor: Any, distance: float) -> Any:
+    """Move each number towards minus infinity."""
+    return tensor - tensor.abs() * distance

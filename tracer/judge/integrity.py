@@ -1,9 +1,18 @@
-"""Checks that a launch reads what the producer of a buffer wrote, with sums over the bits of the contents."""
+"""Checks that a launch reads what the producer of a buffer wrote, with sums over the bits of the contents.
+
+The sums depend on the order of the elements. They stay on the device until the call ends, so that no launch waits.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+CHUNK = 1 << 24
+"""Number of words that are summed at once, which bounds the memory for partial sums."""
+PLAIN, NEXT = 0x9E3779B97F4A7C1, 0x85EBCA77C2B2AE3D - (1 << 64)
+"""Odd factors of the plain sum of a chunk, and of the chunks before it."""
 
 
 class Contents(NamedTuple):
@@ -28,6 +37,20 @@ class Change:
     """Whether the call returns the buffer; else a launch reads it."""
 
 
+class _Look(NamedTuple):
+    """A buffer that was read or returned, and whose contents are compared when the call has ended."""
+
+    launch: int | None
+    """Position of the launch that is about to read it; None for a result of the call."""
+    variable: str
+    buffer: str
+    before: Contents
+    sum: Any
+    address: int
+    writes: int
+    """Number of writes that came before."""
+
+
 class Integrity:
     """The contents of the buffers of one call."""
 
@@ -35,6 +58,7 @@ class Integrity:
         self._known: dict[str, Contents] = {}
         self._writes: list[tuple[int, int]] = []
         """Launch and address of the memory it wrote to, in order."""
+        self._looks: list[_Look] = []
 
     def written(self, buffer: str, tensor: Any, launch: int | None) -> None:
         self._known[buffer] = Contents(launch, _form(tensor), bit_sum(tensor))
@@ -42,18 +66,29 @@ class Integrity:
     def wrote_to(self, tensor: Any, launch: int) -> None:
         self._writes.append((launch, tensor.untyped_storage().data_ptr()))
 
-    def change(self, variable: str, buffer: str, tensor: Any) -> Change | None:
-        """Return how a buffer that is about to be read has changed since it was written, or None if it has not."""
+    def look(self, launch: int | None, variable: str, buffer: str, tensor: Any) -> None:
+        """Remember what a buffer holds that a launch is about to read, or that the call returns (None)."""
         before = self._known.get(buffer)
         if before is None:
             self.written(buffer, tensor, None)
-            return None
-        if before.form != _form(tensor) or bool(before.sum == bit_sum(tensor)):
-            return None
-        address = tensor.untyped_storage().data_ptr()
-        since = -1 if before.launch is None else before.launch
-        writers = [launch for launch, where in self._writes if where == address and launch > since]
-        return Change(variable, buffer, before.launch, writers[-1] if writers else None)
+        elif before.form == _form(tensor):
+            address = tensor.untyped_storage().data_ptr()
+            self._looks.append(_Look(launch, variable, buffer, before, bit_sum(tensor), address, len(self._writes)))
+
+    def changes(self) -> Iterator[tuple[int | None, Change]]:
+        """Yield the changed buffers with the launches that read them (None for results), and forget the rest."""
+        looks, self._looks = self._looks, []
+        equal = _are_equal([one.before.sum for one in looks], [one.sum for one in looks])
+        for one, is_equal in zip(looks, equal, strict=True):
+            if not is_equal:
+                since = -1 if one.before.launch is None else one.before.launch
+                writers = [
+                    launch for launch, where in self._writes[: one.writes] if where == one.address and launch > since
+                ]
+                change = Change(
+                    one.variable, one.buffer, one.before.launch, writers[-1] if writers else None, one.launch is None
+                )
+                yield one.launch, change
 
     def writer(self, buffer: str) -> int | None:
         """Return the launch that wrote a buffer, or None for an input."""
@@ -69,20 +104,43 @@ def _form(tensor: Any) -> tuple[object, ...]:
     return tensor.dtype, tensor.numel(), tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
 
 
+def _are_equal(before: Sequence[Any], after: Sequence[Any]) -> list[bool]:
+    """Return which sums are equal; those of one device are compared at once."""
+    import torch
+
+    found = [True] * len(before)
+    devices = {one.device for one in before}
+    for device in devices:
+        places = [n for n, one in enumerate(before) if one.device == device and after[n].device == device]
+        if places:
+            same = torch.stack([before[n] for n in places]) == torch.stack([after[n] for n in places])
+            for n, is_same in zip(places, same.tolist(), strict=True):
+                found[n] = is_same
+    return found
+
+
 def bit_sum(tensor: Any) -> Any:
-    """Return the sum of the contents' bits as integers modulo 2^64, in a tensor of one element."""
+    """Return a sum modulo 2^64 over the contents' bits, weighted by their positions, in a tensor of one element.
+
+    The words, of up to 32 bits, are weighted by how many of their chunk come after them, so that two that change places
+    change the sum; to this is added a multiple of the plain sum, whose weights are all odd.
+    """
     import torch
 
     if tensor.numel() == 0:
-        return torch.zeros((), dtype=torch.int64)
+        return torch.zeros((), dtype=torch.int64, device=tensor.device)
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     flat = tensor.reshape(-1)
     size = flat.element_size()
     if flat.dtype == torch.bool:
-        return flat.sum(dtype=torch.int64)
-    total = flat.numel() * size
-    if total % 8 == 0 and (flat.storage_offset() * size) % 8 == 0:
-        return flat.view(torch.int64).sum()
-    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
-    return flat.view(whole).sum(dtype=torch.int64)
+        words = flat.view(torch.uint8)
+    else:
+        is_whole = flat.numel() * size % 4 == 0 and flat.storage_offset() * size % 4 == 0
+        words = flat.view(torch.int32 if is_whole else {1: torch.int8, 2: torch.int16}[size])
+    total = None
+    for chunk in words.split(CHUNK):
+        sums = chunk.cumsum(0, dtype=torch.int64)
+        found = torch.add(sums.sum(), sums[-1], alpha=PLAIN)
+        total = found if total is None else torch.add(found, total, alpha=NEXT)
+    return total

@@ -65,6 +65,9 @@ class GuardedJudge:
     def leave(self, values: Sequence[Any]) -> None:
         self._do(self.judge.leave, values)
 
+    def finish(self) -> None:
+        self._do(self.judge.finish)
+
     def _do(self, function: Callable[..., None], *arguments: Any) -> None:
         if not self._is_on:
             return
@@ -140,6 +143,7 @@ class Judge:
 
     def end(self, judged: GuardedJudge, graph: int, call: int, step: int) -> None:
         """Write the verdicts of a call that has ended."""
+        judged.finish()
         records = [*_records(judged.judge.result, graph, call, step, judged.spent_ns), *_saved(judged.saved, call)]
         if self._asked or self._config.judge != "last":
             for record in records:

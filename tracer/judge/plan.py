@@ -72,6 +72,8 @@ class LaunchPlan:
     after: list[str] = field(default_factory=list)
     written: list[Written] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
+    may_draw: bool = False
+    """Whether the recomputation calls operators that may draw random numbers: those that are not PyTorch's own."""
 
 
 @dataclass
@@ -168,6 +170,8 @@ class _Planner:
                 self._item(self.tuples[of], name, of, value)
             elif event.event == "alias" and layout == "NonOwningLayout":
                 self.holds[name] = None
+                if self.holds.get(of) != of:  # the memory of an older buffer gets new parts
+                    self.holds[of] = None
             elif event.event == "item":
                 self.holds[name] = name
             else:
@@ -214,9 +218,8 @@ class _Planner:
         return [buffer for snode in self.snodes.get(site, []) for buffer in outputs.get(snode, [])]
 
     def _writes(self, launch: LaunchPlan, name: str, outputs: list[str]) -> None:
-        candidates = [one for one in outputs if one == name]
-        if not candidates and self.stored is not None:
-            candidates = [one for one in outputs if self.stored.buffers[one].real == name]
+        real = {one: self.stored.buffers[one].real for one in outputs} if self.stored is not None else {}
+        candidates = [one for one in outputs if name in (one, real.get(one))]  # the last one is what is left there
         buffer = candidates[-1] if candidates else name
         if self._kind(buffer)[1] == "MultiOutputLayout":
             self.tuples[name] = launch
@@ -257,6 +260,8 @@ class _Planner:
             whole = fragment_of(self.stored, targets, read.__contains__)
             launch.groups.append(Group(whole, by_inputs, read))
         launch.groups += others
+        nodes = {name for group in launch.groups for name in group.fragment.nodes()}
+        launch.may_draw = any(self._may_draw(name) for name in nodes)
         used = {leaves[leaf][0] for group in launch.groups for leaf in group.fragment.leaves()
                 for leaves in (group.leaves,)}  # fmt: skip
         keep = [n for n, operand in enumerate(launch.operands) if operand.use != "other" or n in used]
@@ -264,6 +269,12 @@ class _Planner:
         launch.operands = [launch.operands[n] for n in keep]
         for group in launch.groups:
             group.leaves = {value: (moved[n], place) for value, (n, place) in group.leaves.items() if n in moved}
+
+    def _may_draw(self, node: str) -> bool:
+        assert self.stored is not None
+        stored = self.stored
+        targets = [stored.nodes[one].target for one in (node, *stored.mutators.get(stored.root(node), ()))]
+        return not all(target.startswith(("op:aten.", "op:prims.", "function:")) for target in targets)
 
     def _find_value(self, written: Written) -> None:
         if self.stored is None:

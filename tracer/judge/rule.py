@@ -9,16 +9,18 @@ inputs moved by half a unit in the last place, and u the spacing of the coarsest
   for buffers of at least FEWEST elements;
 - bias: the share of r in c - r, which a wrong factor changes, may be BIAS times that in e - r and p - r, plus u by the
   square root of the number of elements;
-- integers and booleans must be equal where eager, float64 and the moved values agree;
-- a value that is not finite must not be so in eager and float64, unless float64 exceeds the dtype's range.
+- integers and booleans must be equal where eager, float64 and the moved values agree. Among these are values that
+  are moved DECIDED times as far, since that much error is allowed to numbers on which a decision depends;
+- a value must be finite where eager, float64 and the moved values are, and where these are not finite it must be NaN,
+  or the infinity that they are. A number of float64 that exceeds the dtype's range counts as infinite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from math import inf, sqrt
-from typing import Any
+from dataclasses import dataclass
+from math import inf, isfinite, sqrt
+from typing import Any, NamedTuple
 
 ELEMENT = 8.0
 ELEMENT_LOW = 4.0
@@ -29,6 +31,10 @@ BIAS_LOW = 4.0
 FEWEST = 64
 """Number of elements from which on their mean says something that the part of elements does not."""
 LOW_PRECISION = 1e-4
+DECIDED = 8.0
+"""Multiple of the distance of moved inputs at which a decision that stays the same is not one of rounding."""
+FEW, MANY = 2, 8
+"""Numbers of moved values: those that numbers need, and those that decisions and values that are not finite need."""
 EAGER_OFF = 64.0
 """Number of times by which eager code must exceed what explains its error, for the note that it is off."""
 
@@ -65,8 +71,7 @@ def equal(compiled: Any, eager: Any) -> bool:
         return True
     if not (compiled.is_floating_point() or compiled.is_complex()):
         return False
-    unequal = compiled != eager
-    return bool((~unequal | (compiled.isnan() & eager.isnan())).all())
+    return bool(compiled.isnan().any()) and bool(_are_same(compiled, eager).all())
 
 
 def near(compiled: Any, eager: Any, spacing: float) -> Comparison | None:
@@ -77,45 +82,50 @@ def near(compiled: Any, eager: Any, spacing: float) -> Comparison | None:
     """
     import torch
 
-    if not compiled.is_floating_point() or compiled.numel() == 0:
+    if not compiled.is_floating_point() or compiled.numel() == 0 or spacing >= LOW_PRECISION:
         return None
     unit = float(torch.finfo(compiled.dtype).eps)
-    wide = torch.float32 if compiled.dtype in (torch.float16, torch.bfloat16) else compiled.dtype
-    c, e = compiled.to(wide), eager.to(wide)
+    c, e = compiled.double(), eager.double()
     difference = c - e
-    limit = (ELEMENT if spacing < LOW_PRECISION else ELEMENT_LOW) - 1.0
-    if not bool((difference.abs() <= e.abs() * (limit * unit)).all()):  # NaN and infinity are not near
+    excess = (difference.abs() - e.abs().mul_((ELEMENT - 1.0) * unit)).amax()
+    norms = [torch.linalg.vector_norm(one) for one in (difference, e)]
+    found = torch.stack([excess, *norms, (difference * e).sum()]).tolist()
+    largest, norm, of_e, product = found
+    explained, share = unit * of_e, abs(product) / (of_e * of_e + 1e-300)
+    if not isfinite(sum(found)) or largest > 0.0:  # NaN and infinity are not near
         return None
-    explained = unit * _norm(e)
-    norm, share = _norm(difference), abs(_share(difference.double(), e.double()))
-    most_bias = (BIAS if spacing < LOW_PRECISION else BIAS_LOW) - 2.0
-    if norm > explained or share > most_bias * unit / sqrt(compiled.numel()):
+    if norm > explained or share > (BIAS - 2.0) * unit / sqrt(compiled.numel()):
         return None
     return Comparison("near", norm / (MEAN * explained) if explained else 0.0)
 
 
-def compare(compiled: Any, eager: Any, double: Any, moved: Callable[[], Sequence[Any]], spacing: float) -> Comparison:
-    """Compare a buffer with float64; `moved` computes the moved values, which are used only if they can matter."""
+Moved = Callable[[int], Sequence[Any]]
+"""Returns as many moved values as it is asked for, or fewer if there are no more."""
+
+
+def compare(compiled: Any, eager: Any, double: Any, moved: Moved, spacing: float) -> Comparison:
+    """Compare a buffer with float64; `moved` is called only if moved values can matter."""
     if not (compiled.is_floating_point() or compiled.is_complex()):
         return _integers(compiled, eager, double, moved)
     if compiled.is_complex():
         import torch
 
         c, e, r = (torch.view_as_real(one.resolve_conj()) for one in (compiled, eager, double))
-        return compare(c, e, r, lambda: [torch.view_as_real(one.resolve_conj()) for one in moved()], spacing)
+        return compare(c, e, r, lambda count: [torch.view_as_real(one.resolve_conj()) for one in moved(count)], spacing)
     errors = _Errors(compiled, eager, double, spacing)
     first = errors.verdict([], "float64")
-    if not first.broken or first.broken == ("nonfinite",):
+    if not first.broken:
         return first
-    others = [one for one in moved() if one.shape == double.shape]
+    wanted = MANY if "nonfinite" in first.broken else FEW
+    others = [one for one in moved(wanted) if one.shape == double.shape]
     return errors.verdict(others, "moved") if others else first
 
 
-def _integers(compiled: Any, eager: Any, double: Any, moved: Callable[[], Sequence[Any]]) -> Comparison:
+def _integers(compiled: Any, eager: Any, double: Any, moved: Moved) -> Comparison:
     """Compare integers where eager, float64 and the moved values agree; elsewhere rounding decides."""
     how, unequal = "float64", (compiled != eager) & (eager == double.to(eager.dtype))
     if bool(unequal.any()):
-        others = [one for one in moved() if one.shape == double.shape]
+        others = [one for one in moved(MANY) if one.shape == double.shape]
         how = "moved" if others else how
         for one in others:
             unequal &= eager == one.to(eager.dtype)
@@ -127,105 +137,147 @@ def _integers(compiled: Any, eager: Any, double: Any, moved: Callable[[], Sequen
     return Comparison(how, inf, ("integer",), index, c, e, r, 0.0, bad)
 
 
-@dataclass
+class _Measured(NamedTuple):
+    """What one comparison with float64 measures."""
+
+    scalars: list[float]
+    """The largest ratio; the norms of the error, of what is explained, and of the reference; the products with the
+    reference of the errors of compiled and eager code and of the moved value; the largest of `off`."""
+    ratios: Any
+    """Errors as multiples of what is allowed."""
+    allowed: Any
+    off: Any
+    """Errors of eager code as multiples of those from which on it is off."""
+
+
 class _Errors:
-    """The errors of compiled and eager code against float64."""
+    """The errors of compiled and eager code against float64.
 
-    compiled: Any
-    eager: Any
-    double: Any
-    spacing: float
-    limit: float = field(init=False)
+    Scalars leave the device together, since each time takes as long as several operations.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, compiled: Any, eager: Any, double: Any, spacing: float) -> None:
         import torch
 
-        self.limit = ELEMENT if self.spacing < LOW_PRECISION else ELEMENT_LOW
-        self.dtype = self.compiled.dtype
-        c, e, r = self.compiled.double(), self.eager.double(), self.double.double()
-        finite_c, finite_e, finite_r = c.isfinite(), e.isfinite(), r.isfinite()
-        self.fine = finite_c & finite_e & finite_r
-        exceeds = r.abs() > torch.finfo(self.dtype).max
-        self.new = ~finite_c & finite_e & finite_r & ~exceeds
-        self.hidden = finite_c & ~finite_e & finite_r
-        zero = torch.zeros((), dtype=torch.float64, device=c.device)
-        self.reference = torch.where(self.fine, r, zero)
-        self.of_c = torch.where(self.fine, (c - r).abs_(), zero)
-        self.of_e = torch.where(self.fine, (e - r).abs_(), zero)
-        self.share_c = _share(torch.where(self.fine, c - r, zero), self.reference)
-        self.share_e = _share(torch.where(self.fine, e - r, zero), self.reference)
+        self.values = compiled, eager, double
+        self.spacing = spacing
+        self.limit = ELEMENT if spacing < LOW_PRECISION else ELEMENT_LOW
+        self.about = torch.finfo(compiled.dtype)
+        self.count = compiled.numel()
+        self.fine: Any = None
+        """Where all values are finite; None if they are everywhere."""
+        self.strange: Any = None
+        """Where compiled code is finite or not although eager code and float64 say otherwise; None if nowhere."""
+        self.hidden: Any = None
+        self.c, self.e, self.r = compiled.double(), eager.double(), double.double()
 
     def verdict(self, moved: Sequence[Any], how: str) -> Comparison:
-        import torch
-
-        if self.compiled.numel() == 0:
+        if self.count == 0:
             return Comparison(how)
-        explained, of_moved = self.of_e, 0.0
-        for number, one in enumerate(moved):
-            difference = torch.where(self.fine & one.isfinite(), one.double() - self.reference, 0.0)
-            explained = torch.maximum(explained, difference.abs())
-            if number == 0:  # the others are biased by construction
-                of_moved = abs(_share(difference, self.reference))
-        floor = self.reference.abs().mul_(self.spacing_of_output).add_(torch.finfo(self.dtype).tiny)
-        allowed = (_row_maximum(explained) + floor).mul_(self.limit)
-        ratios = self.of_c / allowed
-        worst = int(ratios.argmax())
-        element = float(ratios.flatten()[worst])
-        rms = _norm(explained) + 0.3 * self.spacing_of_output * _norm(self.reference) + torch.finfo(self.dtype).tiny
-        count = max(1, int(self.fine.sum()))
-        mean = _norm(self.of_c) / (MEAN * rms) if count >= FEWEST else 0.0
+        found = self._measured(moved[:FEW])
+        if not isfinite(sum(found.scalars)) and self.fine is None:
+            self._set_apart()
+            found = self._measured(moved[:FEW])
+        element, of_c, explained, of_r, share_c, share_e, of_moved, off = found.scalars
+        unit, square = float(self.about.eps), of_r * of_r + 1e-300
+        count = max(1, self.count if self.fine is None else int(self.fine.sum()))
+        rms = explained + 0.3 * unit * of_r + float(self.about.tiny)
+        mean = of_c / (MEAN * rms) if count >= FEWEST else 0.0
         most_bias = BIAS if self.spacing < LOW_PRECISION else BIAS_LOW
-        bias = abs(self.share_c) / (most_bias * (abs(self.share_e) + of_moved + self.spacing_of_output / sqrt(count)))
+        allowed = most_bias * (abs(share_e / square) + abs(of_moved / square) + unit / sqrt(count))
+        bias = abs(share_c / square) / allowed
         broken = [name for name, one in (("element", element), ("mean", mean), ("bias", bias)) if one > 1.0]
-        bad = int((ratios > 1.0).sum())
-        if bool(self.new.any()):
-            broken.append("nonfinite")
-            worst, bad = int(self.new.flatten().int().argmax()), int(self.new.sum())
-        off = self._eager_is_off(moved, ratios) if not broken else None
-        of_limit = inf if "nonfinite" in broken else max(element, mean, bias)
-        if off is not None:
-            worst = off
-        index = _position(worst, self.compiled.shape)
-        c, e, r = (float(one.flatten()[worst]) for one in (self.compiled, self.eager, self.double))
-        limit = float(allowed.expand_as(ratios).flatten()[worst])
-        return Comparison(how, of_limit, tuple(broken), index, c, e, r, limit, bad, off is not None)
+        strange = self._still_strange(moved)
+        if strange is not None:
+            return self._told(how, inf, (*broken, "nonfinite"), strange, found, strange)
+        of_limit = max(element, mean, bias)
+        if broken:
+            return self._told(how, of_limit, tuple(broken), found.ratios, found, found.ratios > 1.0)
+        if self.hidden is not None:
+            return self._told(how, of_limit, (), self.hidden, found)
+        return self._told(how, of_limit, (), found.off, found) if off > 1.0 else Comparison(how, of_limit)
 
-    @property
-    def spacing_of_output(self) -> float:
+    def _told(
+        self, how: str, of_limit: float, broken: tuple[str, ...], weight: Any, found: _Measured, bad: Any = None
+    ) -> Comparison:
+        """Return the comparison with the element that has the largest weight, at which eager is off if none is bad."""
+        worst = int(weight.flatten().to("cpu").double().argmax())
+        c, e, r = (float(one.flatten()[worst]) for one in self.values)
+        allowed = float(found.allowed.expand_as(found.ratios).flatten()[worst])
+        wrong = int(bad.sum()) if bad is not None else 0
+        index = _position(worst, self.values[0].shape)
+        return Comparison(how, of_limit, broken, index, c, e, r, allowed, wrong, not broken)
+
+    def _measured(self, moved: Sequence[Any]) -> _Measured:
         import torch
 
-        return float(torch.finfo(self.dtype).eps)
+        of_c, of_e = self.c - self.r, self.e - self.r
+        size, absolute, of_eager = self.r.abs(), of_c.abs(), of_e.abs()
+        explained, beside, share = of_eager, absolute, torch.zeros_like(self.r[(0,) * self.r.ndim])
+        for number, one in enumerate(moved):
+            difference = one.double() - self.r
+            if self.fine is not None:
+                difference = torch.where(self.fine & difference.isfinite(), difference, 0.0)
+            if number == 0:  # the others are biased by construction
+                share = (difference * self.r).sum()
+            difference = difference.abs()
+            explained, beside = torch.maximum(explained, difference), torch.maximum(beside, difference)
+        tiny = float(self.about.tiny)
+        allowed = (_row_maximum(explained) + (size * float(self.about.eps)).add_(tiny)).mul_(self.limit)
+        ratios = absolute / allowed
+        off = of_eager / (_row_maximum(beside) + _row_maximum(size) * self.spacing).mul_(EAGER_OFF).add_(tiny)
+        norms = [torch.linalg.vector_norm(one) for one in (of_c, explained, self.r)]
+        shares = [(one * self.r).sum() for one in (of_c, of_e)]
+        scalars = torch.stack([ratios.amax(), *norms, *shares, share, off.amax()])
+        return _Measured(scalars.tolist(), ratios, allowed, off)
 
-    def _eager_is_off(self, moved: Sequence[Any], ratios: Any) -> int | None:
-        """Return the element at which eager code is furthest off, or None if it is as near as it should be."""
+    def _set_apart(self) -> None:
+        """Look at values that are not finite by themselves, and take zeros for them in what is measured."""
         import torch
 
-        if bool(self.hidden.any()):
-            return int(self.hidden.flatten().int().argmax())
-        explained = self.of_c
+        c, e, r = self.c, self.e, self.r
+        self.fine = c.isfinite() & e.isfinite() & r.isfinite()
+        self.strange = self._strange(c, e, r)
+        hidden = c.isfinite() & ~e.isfinite() & r.isfinite()
+        if self.strange is None and bool(hidden.any()):
+            self.hidden = hidden
+        self.c, self.e, self.r = (torch.where(self.fine, one, 0.0) for one in (c, e, r))
+
+    def _strange(self, c: Any, e: Any, r: Any) -> Any:
+        """Return where c is of another kind than e and r: finite, NaN, or one of the two infinities."""
+        in_dtype = self._ranged(r)
+        agree = (e.isfinite() & in_dtype.isfinite()) | _are_same(e, in_dtype)
+        found = agree & ~(c.isfinite() & e.isfinite()) & ~_are_same(c, e)
+        return found if bool(found.any()) else None
+
+    def _ranged(self, values: Any) -> Any:
+        """Return values with infinities for those that the dtype cannot hold; those at the edge become NaN."""
+        import torch
+
+        most = float(self.about.max)
+        edge = (values.abs() > most) & (values.abs() <= 2 * most)
+        beyond = torch.where(values.abs() > most, values.sign() * torch.inf, values)
+        return torch.where(edge, torch.nan, beyond)
+
+    def _still_strange(self, moved: Sequence[Any]) -> Any:
+        """Return where compiled code is strange, and moved inputs do not change what float64 says."""
+        if self.strange is None:
+            return None
+        found, r = self.strange, self._ranged(self.values[2].double())
         for one in moved:
-            explained = torch.maximum(explained, torch.where(self.fine, (one.double() - self.reference).abs(), 0.0))
-        floor = _row_maximum(self.reference.abs()) * self.spacing
-        found = self.of_e / ((_row_maximum(explained) + floor) * EAGER_OFF + torch.finfo(self.dtype).tiny)
-        worst = int(found.argmax())
-        return worst if float(found.flatten()[worst]) > 1.0 else None
+            p = self._ranged(one.double())
+            found = found & ((p.isfinite() & r.isfinite()) | _are_same(p, r))
+        return found if bool(found.any()) else None
+
+
+def _are_same(one: Any, other: Any) -> Any:
+    return (one == other) | (one.isnan() & other.isnan())
 
 
 def _row_maximum(values: Any) -> Any:
     if values.ndim and values.shape[-1] > 1:
         return values.amax(-1, keepdim=True)
     return values.amax()
-
-
-def _norm(values: Any) -> float:
-    import torch
-
-    return float(torch.linalg.vector_norm(values, dtype=torch.float64))
-
-
-def _share(difference: Any, reference: Any) -> float:
-    """Return the factor by which the reference, in the least squares sense, is a part of the difference."""
-    return float((difference * reference).sum()) / (float(reference.square().sum()) + 1e-300)
 
 
 def _position(flat: int, shape: Sequence[int]) -> tuple[int, ...]:

@@ -123,10 +123,13 @@ class StoredValues:
         found = [one for one in mutations if own & set(one.origins)]
         before = self.buffers[buffer].origins if buffer in self.buffers else []
         if node.name in before:
-            others = [one for one in found if any(kind in one.kind for kind in REPLACED)]
-            found = others
+            found = [one for one in found if any(kind in one.kind for kind in REPLACED) or self._finishes(one, node)]
         ends = [one for one in found if max(one.origins, key=self._order) in own]
         return (ends or found)[-1].name if ends else found[0].name if found else None
+
+    def _finishes(self, mutation: Buffer, node: Node) -> bool:
+        """Return whether a mutation by a kernel makes the value of `node`, which is lowered to a copy and a scatter."""
+        return mutation.layout.startswith("Mutation") and max(mutation.origins, key=self._order) == node.name
 
     def _order(self, name: str) -> int:
         return self.index.get(name, -1)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf, nan
 
 import pytest
 import torch
 from torch import Tensor
 
-from stepscope.tracer.judge.rule import Comparison, compare, equal, near
+from stepscope.tracer.judge.rule import Comparison, Moved, compare, equal, near
 
 EPS = 2.0**-23
 
 
-def none() -> Sequence[Tensor]:
+def none(count: int) -> Sequence[Tensor]:
+    del count
     return []
 
 
@@ -22,9 +23,7 @@ def values(size: int = 4096, seed: int = 0) -> Tensor:
     return torch.randn(8, size // 8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def verdict(
-    compiled: Tensor, eager: Tensor, double: Tensor, moved: Callable[[], Sequence[Tensor]] = none
-) -> Comparison:
+def verdict(compiled: Tensor, eager: Tensor, double: Tensor, moved: Moved = none) -> Comparison:
     return compare(compiled, eager, double, moved, torch.finfo(compiled.dtype).eps)
 
 
@@ -65,7 +64,7 @@ def test_a_cancellation_is_explained_by_moved_inputs() -> None:
     compiled = exact.float() + 0.02
     assert verdict(compiled, exact.float(), exact).broken
     moved = [exact + 0.02 * torch.ones_like(exact)]
-    assert not verdict(compiled, exact.float(), exact, lambda: moved).broken
+    assert not verdict(compiled, exact.float(), exact, lambda _: moved).broken
 
 
 def test_new_nan_and_infinity_are_wrong_and_overflow_is_not() -> None:
@@ -78,6 +77,27 @@ def test_new_nan_and_infinity_are_wrong_and_overflow_is_not() -> None:
     assert "nonfinite" in found.broken
     assert found.index == (0, 1)
     assert found.of_limit == inf
+
+
+@pytest.mark.parametrize(
+    ("compiled", "right"), [(nan, inf), (inf, nan), (0.0, inf), (0.0, nan), (-inf, inf), (inf, -inf), (nan, -inf)]
+)
+def test_another_value_that_is_not_finite_is_wrong(compiled: float, right: float) -> None:
+    exact = torch.tensor([[1.0, right, 3.0]], dtype=torch.float64)
+    eager = exact.float()
+    wrong = torch.tensor([[1.0, compiled, 3.0]])
+    found = verdict(wrong, eager, exact)
+    assert (found.broken, found.index, found.bad) == (("nonfinite",), (0, 1), 1)
+    assert not verdict(eager.clone(), eager, exact).broken
+    other = torch.tensor([[1.0, 5.0, 3.0]], dtype=torch.float64)
+    assert not verdict(wrong, eager, exact, lambda _: [exact, other]).broken  # rounding decides whether it is finite
+
+
+def test_a_finite_number_where_the_dtype_overflows_is_wrong() -> None:
+    exact = torch.tensor([[1.0, 1e6, 66000.0]], dtype=torch.float64)
+    eager = torch.tensor([[1.0, inf, inf]], dtype=torch.float16)
+    found = verdict(torch.tensor([[1.0, 0.0, 65504.0]], dtype=torch.float16), eager, exact)
+    assert (found.broken, found.index, found.bad) == (("nonfinite",), (0, 1), 1)
 
 
 def test_eager_overflow_is_a_note_and_no_error() -> None:
@@ -98,9 +118,9 @@ def test_integers_must_agree_where_eager_and_float64_do() -> None:
 def test_a_decision_that_rounding_moves_is_no_error() -> None:
     eager = torch.tensor([True, True, False])
     compiled = torch.tensor([False, True, True])
-    found = compare(compiled, eager, eager, lambda: [torch.tensor([False, True, False])], EPS)
+    found = compare(compiled, eager, eager, lambda _: [torch.tensor([False, True, False])], EPS)
     assert (found.broken, found.index, found.bad, found.how) == (("integer",), (2,), 1, "moved")
-    assert not compare(compiled, eager, eager, lambda: [compiled], EPS).broken
+    assert not compare(compiled, eager, eager, lambda _: [compiled], EPS).broken
 
 
 def verdict_of_integers(compiled: Tensor, eager: Tensor, double: Tensor) -> Comparison:
