@@ -131,7 +131,7 @@ def bit_sum(tensor: Any) -> Any:
         return torch.zeros((), dtype=torch.int64, device=tensor.device)
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
-    flat = tensor.reshape(-1)
+    flat = tensor.reshape(-1).contiguous()  # one dimension with a stride is a view, whose words cannot be seen
     size = flat.element_size()
     if flat.dtype == torch.bool:
         words = flat.view(torch.uint8)
