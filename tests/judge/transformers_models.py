@@ -59,11 +59,11 @@ def build(name: str, dtype: str) -> Callable[[], None]:
         configuration.use_cache = False
     if name == "t5":
         configuration.decoder_start_token_id = 0
-    model = kind(configuration).to(getattr(torch, dtype)).train()
+    model: Any = kind(configuration).to(getattr(torch, dtype)).train()
     given: dict[str, Any] = {one: torch.randint(1, 199, (2, 24)) for one in inputs if one != "pixel_values"}
     if "pixel_values" in inputs:
         given["pixel_values"] = torch.randn(2, 3, 32, 32, dtype=getattr(torch, dtype))
-    compiled = torch.compile(model)
+    compiled: Any = torch.compile(model)
 
     def step() -> None:
         model.zero_grad(set_to_none=True)

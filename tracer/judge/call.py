@@ -15,7 +15,7 @@ from stepscope.tracer.judge.integrity import Integrity
 from stepscope.tracer.judge.plan import FunctionPlan, Group, LaunchPlan, Written
 from stepscope.tracer.judge.record import Place
 from stepscope.tracer.judge.stored import StoredValues, Value
-from stepscope.tracer.judge.targets import DRAWS, CannotJudge
+from stepscope.tracer.judge.targets import DRAWS, CannotJudge, is_exact
 from stepscope.tracer.judge.verdicts import CallVerdicts, Detail, Unwritten, Verdict
 
 MOVES = (
@@ -65,6 +65,10 @@ class CallJudge:
         self._sites: list[int] = []
         self._began = 0
         """Site of the launch that began last."""
+        self._unsure: set[int] = set()
+        """Launches that wrote something which was not judged to be right."""
+        self._unknown: set[int] = set()
+        """Those among them that wrote to memory of unknown contents which the launch that began last reads."""
         self._files: dict[int, list[str]] = {}
         """The saved inputs of each launch that was wrong."""
 
@@ -86,7 +90,7 @@ class CallJudge:
     def before(self, site: int, values: Sequence[Any]) -> None:
         """Look at what a launch is about to read, and copy what it may change."""
         plan, position = self._plan.launches[site], self._position
-        self._given, self._began = [], site
+        self._given, self._began, self._unknown = [], site, set()
         with _undisturbed():
             written = {
                 one.untyped_storage().data_ptr()
@@ -100,6 +104,7 @@ class CallJudge:
                 if operand.holds is None:
                     if operand.use == "in" and not operand.is_open:
                         self.result.unwritten.append(Unwritten(position, site, operand.variable))
+                    self._unknown |= self._integrity.writers_to(value) & self._unsure
                     continue
                 if operand.use == "other":
                     if self._integrity.is_unchanged(operand.holds, value):
@@ -127,6 +132,8 @@ class CallJudge:
                     if _is_plain(value):
                         self._integrity.written(written.buffer, value, position)
                 self._judge(plan, position, values)
+                if any(one.buffer not in self._right for one in plan.written):
+                    self._unsure.add(position)
         finally:
             self._given = []
 
@@ -195,7 +202,7 @@ class CallJudge:
         read = {operand.holds for operand in plan.operands if operand.use in ("in", "inout")} - {None}
         members = {one for name in read for one in parts.get(str(name), [str(name)])}
         others = members - self._right.union(self._plan.inputs)
-        return {writer for one in others if (writer := self._integrity.writer(one)) is not None}
+        return self._unknown.union(writer for one in others if (writer := self._integrity.writer(one)) is not None)
 
     def _stored(self) -> StoredValues:
         assert self._plan.stored is not None
@@ -255,6 +262,8 @@ class _Judging:
         between = [one for name, one in spacings.items() if name not in targets and one > 0.0]
         self._distance = max(between, default=self._spacing) / 2
         """How far inputs are moved: rounding in between is that of the values in between, not of inputs and results."""
+        self._is_exact = all(is_exact(stored.nodes[name].target) for name in group.fragment.nodes())
+        """Whether no value in between is rounded, so that moved inputs tell nothing."""
 
     def comparison(self, written: Written) -> rule.Comparison:
         """Compare one buffer. Raises CannotJudge."""
@@ -278,7 +287,7 @@ class _Judging:
 
     def _moved(self, value: Value | None, count: int) -> list[Any]:
         assert value is not None
-        if not self._spacing:
+        if not self._spacing or self._is_exact:
             return []
         modes = [Mode(double=True, move=move, distance=self._distance * times) for move, times in MOVES[:count]]
         return [self._target(f"moved {n}", mode, value) for n, mode in enumerate(modes)]

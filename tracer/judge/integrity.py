@@ -90,6 +90,11 @@ class Integrity:
                 )
                 yield one.launch, change
 
+    def writers_to(self, tensor: Any) -> set[int]:
+        """Return the launches that wrote to the memory of a tensor."""
+        address = tensor.untyped_storage().data_ptr()
+        return {launch for launch, where in self._writes if where == address}
+
     def writer(self, buffer: str) -> int | None:
         """Return the launch that wrote a buffer, or None for an input."""
         known = self._known.get(buffer)

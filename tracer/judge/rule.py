@@ -82,19 +82,20 @@ def near(compiled: Any, eager: Any, spacing: float) -> Comparison | None:
     """
     import torch
 
-    if not compiled.is_floating_point() or compiled.numel() == 0 or spacing >= LOW_PRECISION:
+    if not compiled.is_floating_point() or compiled.numel() == 0:
         return None
+    most, most_bias = (ELEMENT, BIAS) if spacing < LOW_PRECISION else (ELEMENT_LOW, BIAS_LOW)
     unit = float(torch.finfo(compiled.dtype).eps)
     c, e = compiled.double(), eager.double()
     difference = c - e
-    excess = (difference.abs() - e.abs().mul_((ELEMENT - 1.0) * unit)).amax()
+    excess = (difference.abs() - e.abs().mul_((most - 1.0) * unit)).amax()
     norms = [torch.linalg.vector_norm(one) for one in (difference, e)]
     found = torch.stack([excess, *norms, (difference * e).sum()]).tolist()
     largest, norm, of_e, product = found
     explained, share = unit * of_e, abs(product) / (of_e * of_e + 1e-300)
     if not isfinite(sum(found)) or largest > 0.0:  # NaN and infinity are not near
         return None
-    if norm > explained or share > (BIAS - 2.0) * unit / sqrt(compiled.numel()):
+    if norm > explained or share > (most_bias - 2.0) * unit / sqrt(compiled.numel()):
         return None
     return Comparison("near", norm / (MEAN * explained) if explained else 0.0)
 

@@ -15,6 +15,16 @@ FUNCTIONS: Mapping[str, Any] = {"operator": operator, "math": math}
 """Modules of whose functions a record may name one; a record is a file, which must not choose what runs."""
 
 
+EXACT = frozenset(
+    (
+        *("abs", "alias", "amax", "amin", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cat", "clone"),
+        *("constant_pad_nd", "copy", "eq", "expand", "flip", "full", "full_like", "gather", "ge", "gt", "index"),
+        *("index_select", "isinf", "isnan", "iota", "le", "logical_and", "logical_not", "logical_or", "lt", "maximum"),
+        *("minimum", "ne", "neg", "permute", "relu", "reshape", "rev", "select", "sign", "slice", "split"),
+        *("split_with_sizes", "squeeze", "t", "transpose", "unbind", "unsqueeze", "view", "where"),
+    )
+)
+"""Operators that move, choose or compare numbers and round none."""
 DRAWS = "draws random numbers from the program's generator"
 """End of the reason for values that no recomputation could confirm or refute."""
 
@@ -45,6 +55,12 @@ def function_of(target: str) -> Callable[..., Any]:
     if kind == "higher_order":
         raise CannotJudge(f"the higher-order operator {name} has no reference")
     raise CannotJudge(f"{name} is not a function that the judge calls")
+
+
+def is_exact(target: str) -> bool:
+    """Return whether a node's results follow from its inputs without rounding."""
+    namespace, _, rest = target.removeprefix("op:").partition(".")
+    return target == "function:operator.getitem" or (namespace in ("aten", "prims") and rest.partition(".")[0] in EXACT)
 
 
 @cache

@@ -141,3 +141,10 @@ def test_what_is_near_is_also_ok_against_float64(seed: int) -> None:
     assert found is None or not verdict(compiled, eager, exact).broken
     assert near(eager, eager, EPS) is not None
     assert near(eager * (1 + 2**-18), eager, EPS) is None
+
+
+def test_bfloat16_is_near_by_its_own_spacing() -> None:
+    eager = values(seed=1).bfloat16()
+    spacing = 2.0**-7
+    assert near(eager, eager, spacing) is not None
+    assert near((eager.double() * (1 + 4 * spacing)).bfloat16(), eager, spacing) is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.judge.targets import draws_random_numbers
+from stepscope.tracer.judge.targets import draws_random_numbers, is_exact
 
 NODES = [{"node": name} for name in "qkv"]
 FLASH = "op:aten._scaled_dot_product_flash_attention.default"
@@ -28,3 +28,12 @@ FLASH = "op:aten._scaled_dot_product_flash_attention.default"
 )  # fmt: skip
 def test_only_dropout_makes_attention_draw(target: str, args: list[Any], kwargs: dict[str, Any], draws: bool) -> None:
     assert draws_random_numbers(target, {"tuple": args}, {"dict": kwargs}) is draws
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [("op:aten.eq.Tensor", True), ("op:aten.amax.default", True), ("function:operator.getitem", True),
+     ("op:aten.mul.Tensor", False), ("op:mine.eq.default", False), ("op:aten.convert.default", False)],
+)  # fmt: skip
+def test_operators_that_round_nothing_are_known(target: str, expected: bool) -> None:
+    assert is_exact(target) is expected

@@ -1,0 +1,64 @@
+"""The judge of one call, on launches that are made up."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from stepscope.tracer.judge.call import CallJudge
+from stepscope.tracer.judge.fragments import fragment_of
+from stepscope.tracer.judge.plan import NO_PLACE, FunctionPlan, Group, LaunchPlan, Operand, Written
+from stepscope.tracer.judge.record import Buffer, GraphRecord, Node, Place
+from stepscope.tracer.judge.stored import StoredValues, Value
+
+WHOLE = Place("buf2", [4], [1], 0)
+GIVEN = Place("arg0", [4], [1], 0)
+
+
+def stored(target: str) -> StoredValues:
+    nodes = [
+        Node("arg0", "input", "arg0", {"tuple": []}, {"dict": {}}, "float32", [4]),
+        Node("result", "call", target, {"tuple": [{"node": "arg0"}]}, {"dict": {}}, "float32", [4]),
+    ]
+    buffers = [Buffer("buf2", "buf2", "ComputedBuffer", "FixedLayout", "result", ["result"], [])]
+    return StoredValues(GraphRecord(None, nodes, {"arg0": GIVEN, "result": WHOLE}, {}, [], buffers, {}, {}, {}))
+
+
+def plan_of(values: StoredValues) -> FunctionPlan:
+    """Return two launches: what the first writes has no value in the graph, and the second reads it as a part."""
+    given, result = Value("arg0", 0), Value("result", 0)
+    first = LaunchPlan(0, "first", [Operand("arg0", "in", "arg0")], after=["buf0"])
+    first.written = [Written(0, None, "buf0", "buf0", why_not=NO_PLACE)]
+    second = LaunchPlan(1, "second", after=["buf2"])
+    second.operands = [Operand("buf1", "in", None, is_open=True), Operand("arg0", "other", "arg0")]
+    second.written = [Written(0, None, "buf2", "buf2", result, WHOLE)]
+    fragment = fragment_of(values, [result], {given}.__contains__)
+    second.groups = [Group(fragment, second.written, {given: (1, GIVEN)}, is_direct=False)]
+    return FunctionPlan(values, inputs=["arg0"], launches={0: first, 1: second})
+
+
+def judged(part: Tensor, whole: Tensor, value: Tensor, result: Tensor) -> CallJudge:
+    """Return the judge of a call that launched both."""
+    judge = CallJudge(plan_of(stored("op:aten.sin.default")), lambda kernel: True)
+    judge.enter([value])
+    for site, before, after in ((0, [value], [part]), (1, [whole, value], [result])):
+        judge.before(site, before)
+        judge.after(site, after)
+    judge.leave([])
+    judge.finish()
+    return judge
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_launch_that_read_an_unknown_part_is_not_accused_alone(is_shared: bool) -> None:
+    memory, value = torch.zeros(8), torch.ones(4)
+    part = memory[:4] if is_shared else torch.zeros(4)
+    found = judged(part, memory, value, torch.zeros(4)).result.verdicts[-1]
+    assert found.variable == "buf2"
+    assert (found.word, found.suspects) == (("unjudged", (0,)) if is_shared else ("wrong", ()))
+
+
+def test_a_launch_that_read_an_unknown_part_may_be_right() -> None:
+    memory, value = torch.zeros(8), torch.ones(4)
+    assert judged(memory[:4], memory, value, value.sin()).result.verdicts[-1].word == "ok"
