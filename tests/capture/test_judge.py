@@ -12,17 +12,19 @@ import pytest
 from tests import python_processes
 from tests.capture.conftest import clean_environment
 from tests.capture.test_deaths import COMMAND
+from tests.tracer.logs import read
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 PROGRAM = "tests.capture.judged_program"
 
 
-def judged(what: str, folder: Path) -> tuple[str, dict[str, Any]]:
-    """Return what the judged program printed, and its findings by kind."""
-    command = [*COMMAND, "run", "--judge", "first", "-o", folder / what, "--", "-m", PROGRAM, what]
+def judged(what: str, folder: Path, name: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Return what the judged program printed, and its findings by kind; its trace has the name of the program."""
+    trace = folder / (name or what)
+    command = [*COMMAND, "run", "--judge", "first", "-o", trace, "--", "-m", PROGRAM, what]
     run = python_processes.run(command, env=clean_environment(folder / f"{what}_cache"), timeout=500)
     assert run.returncode == 0, run.stderr[-3000:]
-    answer = python_processes.run([*COMMAND, "summary", folder / what, "--json"], timeout=100, check=True)
+    answer = python_processes.run([*COMMAND, "summary", trace, "--json"], timeout=100, check=True)
     summary = json.loads(answer.stdout)
     assert summary["counts"]["judged_launches"] == 8
     return run.stdout.splitlines()[0], {one["kind"]: one for one in summary["findings"]}
@@ -55,3 +57,14 @@ def test_a_wrong_kernel_is_named_and_repeated(tmp_path: Path) -> None:
     assert again.stdout.splitlines()[-1] == "verdict: wrong in the same way"
     assert "float64 computes 0 from the same inputs" in again.stdout
     assert "made up" not in again.stdout
+
+
+def test_a_cache_that_was_filled_without_stepscope_is_judged(tmp_path: Path) -> None:
+    environment = clean_environment(tmp_path / "healthy_cache")
+    python_processes.run([COMMAND[0], "-m", PROGRAM, "healthy"], env=environment, timeout=500, check=True)
+    _, findings = judged("healthy", tmp_path)
+    assert findings == {}
+    _, again = judged("healthy", tmp_path, "again")
+    assert again == {}
+    (log,) = (tmp_path / "again").glob("*.log")
+    assert {graph["cached"] for graph in read(log)["graph"]} == {True}

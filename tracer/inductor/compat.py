@@ -188,6 +188,24 @@ def default_setting(module: str, key: str, raise_to: int) -> Iterator[None]:
         entry.default = before
 
 
+@contextmanager
+def tagged_cache_key(tag: str) -> Iterator[None]:
+    """Look compiled graphs up, and keep them, under keys that others do not use, in every thread.
+
+    A tag that comes from the environment stays a part of the key; one that the program sets takes precedence.
+    """
+    entry: Any = sys.modules["torch.compiler.config"]._config["cache_key_tag"]
+    before = {name: getattr(entry, name) for name in ("default", "env_value_default")}
+    for name, value in before.items():
+        if isinstance(value, str):
+            setattr(entry, name, value + tag)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(entry, name, value)
+
+
 def _plain(value: Any) -> Any:
     try:
         text = json.dumps(value)

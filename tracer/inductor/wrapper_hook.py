@@ -43,6 +43,8 @@ from stepscope.tracer.wrapper.versions import follow
 if TYPE_CHECKING:
     from stepscope.tracer.config import TraceConfig
 
+JUDGED_TAG = "stepscope-judge"
+"""Part of cache keys while a run is judged, so that no graph comes from a cache without what the judge needs."""
 COMPILED_UNSEEN = "the graph came from a cache and was compiled without stepscope"
 UNKNOWN_STATEMENTS = 20
 
@@ -109,6 +111,8 @@ class WrapperHook:
             self._undo.enter_context(
                 compat.default_setting("torch._inductor.config", "trace.provenance_tracking_level", 1)
             )
+        if self._config.judge != "off":
+            self._undo.enter_context(compat.tagged_cache_key(JUDGED_TAG))
         self._codegen.attach()
         self._undo.callback(self._codegen.detach)
         self._packages.attach(self._undo)
