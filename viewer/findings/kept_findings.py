@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,7 @@ def _findings(text: bytes) -> list[Finding]:
     return found
 
 
+@cache
 def _key() -> bytes:
     digest = hashlib.sha256()
     for package in _CODE:

@@ -19,6 +19,7 @@ from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.ingest.watch import tell
 from stepscope.viewer.kernel_source import arithmetic
 from stepscope.viewer.store.cache_folder import BUILDING, hold, note_use, spill_folder
+from stepscope.viewer.store.code_digest import code_digest
 from stepscope.viewer.store.isolated_connection import NAME, config, quoted
 from stepscope.viewer.store.large_tables import insert_large
 from stepscope.viewer.store.valid_rows import REFUSALS, append, valid_rows
@@ -39,21 +40,19 @@ _FEW_ROWS = 5_000
 """Maximum number of rows that are inserted faster without numpy than it takes to import numpy."""
 
 
+CODE_THAT_READS_LOGS = (
+    arithmetic.__file__, clean.__file__, os.path.dirname(log_format.__file__), *ingest_package.__path__,
+)  # fmt: skip
+
+
 def index_key(sources: Sequence[Source]) -> str:
     """Return a key that depends on the logs' paths, sizes and times, the schema, and the code that reads logs."""
     digest = hashlib.sha256(f"{SCHEMA}\0{duckdb.__version__}".encode())
-    for code in _code_that_reads_logs():
-        digest.update(code.read_bytes())
+    digest.update(code_digest(*CODE_THAT_READS_LOGS))
     for source in sources:
         digest.update(f"\0{source.path}\0{source.size}\0{source.mtime_ns}".encode("utf-8", "surrogateescape"))
         digest.update(source.ring or b"")  # its time says little, because it is mapped into memory
     return digest.hexdigest()
-
-
-def _code_that_reads_logs() -> list[Path]:
-    folders = [Path(log_format.__file__).parent, *map(Path, ingest_package.__path__)]
-    others = [Path(arithmetic.__file__), Path(clean.__file__)]
-    return [*others, *sorted(path for folder in folders for path in folder.rglob("*.py"))]
 
 
 class OpenIndex(NamedTuple):

@@ -14,11 +14,12 @@ T = TypeVar("T")
 class Kept(Generic[T]):
     """Results by key, which must not be modified. Those that nobody has asked for longest are dropped first."""
 
-    def __init__(self, most_bytes: int, size: Callable[[T], int]) -> None:
-        """`size` returns the bytes of a result; a result above half of `most_bytes` is not kept."""
+    def __init__(self, most_bytes: int, size: Callable[[Hashable, T], int]) -> None:
+        """`size` returns the bytes of a key and its result; what is above half of `most_bytes` is not kept."""
         self._most_bytes, self._size = most_bytes, size
         self._lock = threading.Lock()
         self._results: OrderedDict[Hashable, T] = OrderedDict()
+        self._sizes: dict[Hashable, int] = {}
         self._under_way: dict[Hashable, Future[T]] = {}
         self._bytes = 0
 
@@ -56,10 +57,11 @@ class Kept(Generic[T]):
         return made
 
     def _keep(self, key: Hashable, made: T) -> None:
-        size = self._size(made)
+        size = self._size(key, made)
         if size > self._most_bytes // 2:
             return
-        self._results[key] = made
+        self._results[key], self._sizes[key] = made, size
         self._bytes += size
         while self._bytes > self._most_bytes:
-            self._bytes -= self._size(self._results.popitem(last=False)[1])
+            oldest, _ = self._results.popitem(last=False)
+            self._bytes -= self._sizes.pop(oldest)

@@ -143,13 +143,18 @@ class App:
     def _kept(self, asked: Asked) -> Answer | None:
         """Return an answer that is kept, for which no thread is needed."""
         with self._current.use() as reading:
-            return reading.answers.find(asked.address)
+            return reading.answers.find(reading.key_of(asked.address))
 
     def _lasting(self, reading: Reading, asked: Asked, route: Page | Twin, build: Callable[[], Answer]) -> Answer:
         """Return the answer that `build` returns; if it lasts, it is built once and kept."""
         if not route.is_lasting:
             return build()
-        return reading.answers.get(asked.address, lambda: answers.tagged(build()), lambda answer: answer.is_whole)
+        key = reading.key_of(asked.address)
+
+        def is_lasting(answer: Answer) -> bool:
+            return answer.is_whole and reading.key_of(asked.address) == key
+
+        return reading.answers.get(key, lambda: answers.tagged(build()), is_lasting)
 
     def _page(self, reading: Reading, page: Page, request: Request) -> Answer:
         with failures() as failed:

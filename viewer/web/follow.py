@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -36,13 +36,17 @@ class Reading:
         self.trace = trace
         self.users = 0
         self.answers: Kept[Answer] = Kept(KEPT_ANSWER_BYTES, _size_of)
-        """Answers to requests; the trace does not change while it is open."""
+        """Answers to requests, by `key_of`; the trace does not change while it is open."""
         self._following = following
         self._frame: PageFrame | None = None
 
     @property
     def has_frame(self) -> bool:
         return self._frame is not None
+
+    def key_of(self, address: Hashable) -> tuple[Hashable, ...]:
+        """Return the key of the answer for an address. Pages show the trace's notices, which may become more."""
+        return address, *self.trace.notices
 
     @property
     def frame(self) -> PageFrame:
@@ -208,9 +212,9 @@ def _last_record(source: Source) -> tuple[int, bytes]:
     return 0, data
 
 
-def _size_of(answer: Answer) -> int:
-    """Return the bytes of an answer in memory, with those of its key and its headers."""
-    return 1_000 + (len(answer.body) if isinstance(answer.body, bytes) else 0)
+def _size_of(key: Hashable, answer: Answer) -> int:
+    """Return the bytes of an answer and its key in memory, with 1,000 for its headers."""
+    return 1_000 + len(str(key)) + (len(answer.body) if isinstance(answer.body, bytes) else 0)
 
 
 def _sizes(sources: Sequence[Source]) -> list[tuple[str, int, int]]:

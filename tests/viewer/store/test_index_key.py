@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stepscope.viewer.store.index import _code_that_reads_logs
+from stepscope.viewer.store.code_digest import modules
+from stepscope.viewer.store.index import CODE_THAT_READS_LOGS
 
 IMPORTS = """
 import importlib, pkgutil, sys
@@ -24,5 +25,5 @@ OTHERS = {"__init__.py", "_version.py", "config.py", "errors.py"}
 def test_the_key_depends_on_every_module_that_reading_a_log_imports() -> None:
     done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True)
     imported = {Path(line).resolve() for line in done.stdout.splitlines()}
-    of_key = {path.resolve() for path in _code_that_reads_logs()}
+    of_key = {path.resolve() for path in modules(CODE_THAT_READS_LOGS)}
     assert {path for path in imported - of_key if path.name not in OTHERS} == set()

@@ -12,7 +12,7 @@ from tests.waiting import PATIENCE_S
 
 
 def texts(most_bytes: int) -> Kept[str]:
-    return Kept(most_bytes, len)
+    return Kept(most_bytes, lambda key, text: len(text) + len(str(key)) - 1)
 
 
 def test_the_result_that_was_asked_for_longest_ago_is_dropped_first() -> None:
@@ -22,6 +22,18 @@ def test_the_result_that_was_asked_for_longest_ago_is_dropped_first() -> None:
     assert kept.find("a") == "a" * 10
     kept.get("e", lambda: "e" * 10)
     assert [name for name in "abcde" if kept.find(name) is not None] == ["a", "c", "d", "e"]
+
+
+def test_a_long_key_counts() -> None:
+    kept = texts(40)
+    kept.get("a", lambda: "x" * 10)
+    kept.get("b" * 19, lambda: "y")
+    assert kept.find("a") is not None
+    kept.get("c" * 15, lambda: "z")
+    assert kept.find("a") is not None
+    assert kept.find("b" * 19) is None
+    kept.get("d" * 22, lambda: "")
+    assert kept.find("d" * 22) is None
 
 
 def test_a_result_too_large_or_not_lasting_is_computed_again() -> None:

@@ -29,6 +29,7 @@ from stepscope.viewer.search.ask import ask
 from stepscope.viewer.store import cache_folder as places
 from stepscope.viewer.store import index as index_file
 from stepscope.viewer.store import isolated_connection
+from stepscope.viewer.store.code_digest import code_digest
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import WRAPPER, LogBuilder, compile_records, recorded
@@ -77,7 +78,9 @@ def test_the_index_lies_in_the_cache_folder_and_is_used_again(log: Path, builds:
 def test_another_schema_of_the_log_asks_for_another_index(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     key, read = index_file.index_key([]), Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"#" * (path.parts[-2:] == ("schema", module)))
+    code_digest.cache_clear()
     assert index_file.index_key([]) != key
+    code_digest.cache_clear()
 
 
 def test_nothing_is_written_beside_logs_and_what_lies_there_is_not_read(log: Path) -> None:

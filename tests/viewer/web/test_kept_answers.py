@@ -8,6 +8,7 @@ import pytest
 
 from stepscope.viewer.steps import page as steps_page
 from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.follow import Current
 from tests.logs.synthetic import recorded
 from tests.viewer.client import Client
@@ -51,3 +52,32 @@ def test_an_answer_with_a_part_that_failed_is_not_kept(tmp_path: Path, monkeypat
             patched.setattr(steps_page, "_marks", fail)
             assert "could not be shown" in client.get("/steps/1.json").json()["not_shown"][0]
         assert "not_shown" not in client.get("/steps/1.json").json()
+
+
+def test_a_notice_that_comes_later_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notices = ["The first log is missing."]
+    monkeypatch.setattr(Trace, "notices", property(lambda _: list(notices)))
+    with open_trace(recorded(steps=2).write(tmp_path / "a.log"), index_dir=tmp_path) as trace:
+        client = Client(trace)
+        assert "The second" not in client.get("/steps").text
+        notices.append("The second log is missing.")
+        assert "The second log is missing." in client.get("/steps").text
+
+
+def test_an_answer_is_not_kept_if_a_notice_came_while_it_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notices: list[str] = []
+
+    def noticing(*_: object) -> list[object]:
+        notices[:] = ["A log is missing."]
+        return []
+
+    monkeypatch.setattr(Trace, "notices", property(lambda _: list(notices)))
+    with open_trace(recorded(steps=2).write(tmp_path / "a.log"), index_dir=tmp_path) as trace:
+        reading = Current(trace)._reading
+        client = Client(trace)
+        monkeypatch.setattr(steps_page, "_marks", noticing)
+        client.get("/steps/1")
+        assert reading.key_of("any")[1:] == ("A log is missing.",)
+        assert "A log is missing." in client.get("/steps/1").text

@@ -103,7 +103,7 @@ def step_launches(trace: Trace, row: StepRow) -> StepLaunches:
 
 
 def _kept(trace: Trace) -> Kept[StepLaunches]:
-    return Kept(KEPT_BYTES, lambda found: found.nbytes)
+    return Kept(KEPT_BYTES, lambda _, found: found.nbytes)
 
 
 def _read(trace: Trace, row: StepRow) -> StepLaunches:

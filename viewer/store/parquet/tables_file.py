@@ -28,6 +28,7 @@ from stepscope.viewer.store.cache_folder import (
     note_use,
     temporary_folders,
 )
+from stepscope.viewer.store.code_digest import code_digest
 from stepscope.viewer.store.index import SCHEMA
 from stepscope.viewer.store.isolated_connection import NAME, quoted
 from stepscope.viewer.store.parquet.layout import TABLES, Manifest, Store
@@ -110,8 +111,9 @@ def _kept_path(store: Store) -> Path | None:
 
 
 def _key(store: Store) -> str:
-    """Return a key that depends on the bytes of all files of a STORE, and on what is copied of them."""
+    """Return a key that depends on the bytes of all files of a STORE, on what is copied of them, and on the views."""
     digest = hashlib.sha256(f"{SCHEMA}\0{duckdb.__version__}".encode())
+    digest.update(code_digest(os.path.dirname(__file__)))
     for table in _tables(store):
         digest.update(f"\0{table.name}\0{table.is_copied}".encode())
         for log in table.logs:

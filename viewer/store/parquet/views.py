@@ -39,6 +39,7 @@ class StoreTrace(Trace):
         self._in_reach: set[int] = set()
         self._out_of_reach: dict[int, str] = {}
         """Number of a log -> the reason why it cannot be reached."""
+        self._incomplete = _incomplete(store)
         self._tables = _StoreFiles(store)
         connection = _connection(store)
         try:
@@ -63,10 +64,8 @@ class StoreTrace(Trace):
 
     @property
     def notices(self) -> list[str]:
-        notices = _incomplete(self._store)
-        if self._out_of_reach:
-            notices.append(self._out_of_reach_text(list(self._out_of_reach)))
-        return notices
+        out_of_reach = [self._out_of_reach_text(list(self._out_of_reach))] if self._out_of_reach else []
+        return [*self._incomplete, *out_of_reach]
 
     def unlocked(self) -> duckdb.DuckDBPyConnection:
         return connect_store(self._store, self.index)
