@@ -41,6 +41,17 @@ def test_from_the_overview_to_a_launch(offline: Visit, report: str) -> None:
     expect(page.locator("#panel")).to_be_hidden()
 
 
+def test_a_click_is_not_lost_while_the_list_is_shown_again(offline: Visit, report: str) -> None:
+    page = offline.page
+    page.goto(f"{report}#/steps/1?log=0")
+    page.locator(".page.shown .launch-list tbody tr").nth(1).hover()
+    page.mouse.down()
+    page.locator(".page.shown .kernel-filter").dispatch_event("input")
+    page.wait_for_timeout(200)
+    page.mouse.up()
+    assert launch_in_panel(page) > 0
+
+
 def test_every_section_can_be_reached(offline: Visit, report: str) -> None:
     page = offline.page
     page.goto(report)

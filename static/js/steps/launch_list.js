@@ -12,6 +12,7 @@ const MOST = 500;
  */
 export function launchList(box, tally, { hrefOf, go, withHealth = false, marks = [], root = "" }) {
   let selected = null;
+  let shown = null;
   const body = h("tbody");
   const note = h("p", { class: "note" });
   const head = ["launch", "start", "host time", "kind", ...(withHealth ? ["worst output"] : []), "kernel"].map((name, index) => h("th", { class: index < 3 ? "num" : null }, name));
@@ -42,6 +43,16 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false, marks =
       ),
     );
 
+  /** Replaces the rows if they changed: a click is lost if its row is replaced. */
+  function showRows(rows, digits) {
+    const before = shown;
+    shown = JSON.stringify([rows, digits]);
+    if (shown === before) return;
+    const focused = body.contains(document.activeElement) ? document.activeElement.closest("tr").dataset.launch : null;
+    body.replaceChildren(...rows.map((row) => rowOf(row, digits)));
+    if (focused !== null) linkOf(focused)?.focus({ preventScroll: true });
+  }
+
   const linkOf = (launch) => body.querySelector(`tr[data-launch="${launch}"] a`);
   return {
     /** Returns the link of the selected launch if it is in the list. */
@@ -49,9 +60,7 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false, marks =
     show(data, view, matches, whole) {
       const { rows, total, left } = launchesIn(data, view, matches, MOST);
       const digits = 10 ** Math.floor(Math.log10((view.end - view.start) / 1000));
-      const focused = body.contains(document.activeElement) ? document.activeElement.closest("tr").dataset.launch : null;
-      body.replaceChildren(...rows.map((row) => rowOf(row, digits)));
-      if (focused !== null) linkOf(focused)?.focus({ preventScroll: true });
+      showRows(rows, digits);
       tally.textContent = total === whole ? thousands(whole) : `${thousands(total)} of ${thousands(whole)}${matches ? " match" : " in view"}`;
       note.textContent = left ? `${plural(left, "more launch")} in view: zoom in or filter by kernel.` : rows.length ? "" : "No launches in view.";
     },
