@@ -40,10 +40,18 @@ def static_files() -> dict[str, Path]:
 
 
 def content(name: str) -> bytes:
-    """Return a file that is served below ``/static/``; raise KeyError if there is none with this name."""
+    """Return a file as it is served below ``/static/``: scripts have no comments and indents.
+
+    Raise KeyError if there is none with this name."""
     if name == SHEET:
         return b"\n".join(content(f"css/{sheet}.css") for sheet in SHEETS)
-    return static_files()[name].read_bytes()
+    path = static_files()[name]
+    return compact_script(path).encode() if path.suffix == ".js" else path.read_bytes()
+
+
+def compact_script(path: Path) -> str:
+    """Return a script without indents and without lines that hold only a comment."""
+    return _REMARK.sub("", path.read_text("utf-8"))
 
 
 def script_modules() -> dict[str, Path]:
@@ -66,12 +74,12 @@ def version(content: bytes) -> str:
 
 
 def modules_of(*roots: str) -> dict[str, str]:
-    """Return the text of the modules `roots` and of all that they import, by name, without comments and indents."""
+    """Return the compact text of the modules `roots` and of all that they import, by name."""
     modules, waiting, needed = script_modules(), [*roots], dict[str, str]()
     while waiting:
         name = waiting.pop()
         if name not in needed:
-            needed[name] = _REMARK.sub("", modules[name].read_text("utf-8"))
+            needed[name] = compact_script(modules[name])
             waiting += _IMPORTED.findall(needed[name])
     return dict(sorted(needed.items()))
 
