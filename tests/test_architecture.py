@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -39,23 +40,38 @@ TOP = Path("tracer", "package")
 """Folder that is installed as the package `stepscope` itself."""
 
 
-def modules(package: str) -> Iterator[tuple[str, Path]]:
-    """Yield the modules below a folder of the checkout, with the names under which they are installed."""
+@functools.cache
+def modules(package: str) -> tuple[tuple[str, Path], ...]:
+    """Return the modules below a folder of the checkout, with the names under which they are installed."""
+    found = []
     for path in sorted((ROOT / package).rglob("*.py")):
         if TOP not in path.relative_to(ROOT).parents:
             parts = ["stepscope"] * (package != "tests") + list(path.relative_to(ROOT).with_suffix("").parts)
-            yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+            found.append((".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
+    return tuple(found)
 
 
+@functools.cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Return what :func:`ast.walk` finds in a module."""
+    return tuple(ast.walk(ast.parse(path.read_text("utf-8"))))
+
+
+@functools.cache
 def is_module(name: str) -> bool:
     path = ROOT.joinpath(*name.removeprefix("stepscope.").split("."))
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
-def imports(name: str, path: Path) -> Iterator[str]:
-    """Yield the module that each import statement names, at any depth of the code."""
+@functools.cache
+def imports(name: str, path: Path) -> tuple[str, ...]:
+    """Return the module that each import statement names, at any depth of the code."""
+    return tuple(_imports(name, path))
+
+
+def _imports(name: str, path: Path) -> Iterator[str]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -183,7 +199,7 @@ def private_torch_names(name: str, path: Path) -> Iterator[str]:
     for imported in imports(name, path):
         if private.match(imported):
             yield imported
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Attribute) and private.match(attribute_chain(node)):
             yield attribute_chain(node)
         # A string can also name a module, for import_module and sys.modules.

@@ -17,18 +17,24 @@ ONLY_ORDER = {"attempt", "columns", "direction", "graph", "log", "offset", "orde
 LINK = re.compile(r"""<a\b[^>]*?\bhref="([^"#]*)""")
 
 
-def every_page(root: str) -> list[str]:
-    """Return one address of each kind of page of the dashboard at `root` that its start page leads to.
+Kind = tuple[str, ...]
+"""The route that serves a page, and the names of its parameters but for those that choose rows."""
 
-    Addresses are of one kind if one route serves them with the same parameters, but for those that choose rows."""
-    pages = registry.pages()
-    kinds: dict[tuple[str, ...], str] = {}
+
+def kind_of(address: str) -> Kind:
+    """Return the kind of page at an address; it is empty if no route serves it."""
+    parts = urlsplit(address)
+    found = match(parts.path, registry.pages())
+    return (found[0].path, *sorted({name for name, _ in parse_qsl(parts.query)} - ONLY_ORDER)) if found else ()
+
+
+def every_page(root: str) -> list[str]:
+    """Return one address of each kind of page of the dashboard at `root` that its start page leads to."""
+    kinds: dict[Kind, str] = {}
     waiting, seen = deque(["/"]), {"/"}
     while waiting and len(kinds) < MOST_KINDS:
         address = waiting.popleft()
-        parts = urlsplit(address)
-        found = match(parts.path, pages)
-        kind = (found[0].path, *sorted({name for name, _ in parse_qsl(parts.query)} - ONLY_ORDER)) if found else ()
+        kind = kind_of(address)
         if not kind or kind in kinds:
             continue
         kinds[kind] = address

@@ -30,5 +30,7 @@
     },
     /** A page that gives the focus to something when it loads starts there. Returns the first control in turn. */
     startAtTop: () => (document.querySelector("[autofocus]") ? focusWatch.goTo(0) + 1 : 0),
+    /** Gives the focus to the last control before the content of the page. Returns the next one in turn. */
+    startAtMain: () => focusWatch.goTo(controls.findIndex((one) => one.closest("main")) - 1) + 1,
   };
 })()

@@ -16,7 +16,7 @@ from tests.logs.rich import write_rich
 
 pytestmark = pytest.mark.browser
 
-MOST_TABS = 80
+MOST_TABS = 40
 """Controls at the start and at the end of a page that are reached one by one; rows of a table are alike."""
 WATCH = Path(__file__).with_name("focus_watch.js")
 
@@ -27,6 +27,16 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield where
 
 
+@pytest.fixture(scope="module")
+def pages(root: str) -> list[str]:
+    return every_page(root)
+
+
+@pytest.fixture(scope="module")
+def launch_page(root: str, pages: list[str]) -> str:
+    return root + next(address for address in pages if address.startswith("/steps/")).partition("&")[0]
+
+
 def press_tab(visit: Visit, times: int) -> list[int]:
     """Press Tab; return the controls that had the focus, by their place in the document."""
     for _ in range(times):
@@ -35,18 +45,19 @@ def press_tab(visit: Visit, times: int) -> list[int]:
     return found
 
 
-def walk(visit: Visit, address: str) -> list[str]:
-    """Press Tab through a page; return what is wrong with the way."""
+def walk(visit: Visit, address: str, is_first: bool) -> list[str]:
+    """Press Tab through a page, from its first control or, if it is not the first page, from the last one of the
+    navigation, which all pages share; return what is wrong with the way."""
     page = visit.page
     page.goto(address)
     visit.settle()
     page.evaluate(WATCH.read_text("utf-8"))
     count: int = page.evaluate("focusWatch.controls.length")
     wrong = []
-    start = page.evaluate("focusWatch.startAtTop()")
-    end = min(count, MOST_TABS)
+    start = page.evaluate("focusWatch.startAtTop()" if is_first else "focusWatch.startAtMain()")
+    end = min(count, start + MOST_TABS)
     if (way := press_tab(visit, end - start)) != [*range(start, end)]:
-        wrong.append(f"the first {end} of {count} controls have the focus in the order {way}")
+        wrong.append(f"the controls from {start} to {end} of {count} have the focus in the order {way}")
     if count > end:
         start = page.evaluate("(index) => focusWatch.goTo(index)", max(end, count - MOST_TABS) - 1) + 1
         if (way := press_tab(visit, count - start)) != [*range(start, count)]:
@@ -55,8 +66,8 @@ def walk(visit: Visit, address: str) -> list[str]:
     return wrong + unseen
 
 
-def test_tab_reaches_each_control_in_order_with_a_visible_focus(visit: Visit, root: str) -> None:
-    wrong = {address: walk(visit, root + address) for address in every_page(root)}
+def test_tab_reaches_each_control_in_order_with_a_visible_focus(visit: Visit, root: str, pages: list[str]) -> None:
+    wrong = {address: walk(visit, root + address, address == pages[0]) for address in pages}
     assert {address: faults for address, faults in wrong.items() if faults} == {}
 
 
@@ -71,9 +82,9 @@ def test_the_first_tab_leads_past_the_navigation(visit: Visit, root: str) -> Non
     assert page.evaluate("document.activeElement.closest('main') !== null")
 
 
-def test_a_launch_opened_by_keyboard_gets_the_focus_and_gives_it_back(visit: Visit, root: str) -> None:
+def test_a_launch_opened_by_keyboard_gets_the_focus_and_gives_it_back(visit: Visit, launch_page: str) -> None:
     page = visit.page
-    page.goto(root + next(address for address in every_page(root) if address.startswith("/steps/")).partition("&")[0])
+    page.goto(launch_page)
     link = page.locator(".launch-list tbody a").nth(1)
     link.focus()
     page.keyboard.press("Enter")
@@ -86,9 +97,9 @@ def test_a_launch_opened_by_keyboard_gets_the_focus_and_gives_it_back(visit: Vis
     expect(page.locator(".launch-list tbody a").nth(1)).to_be_focused()
 
 
-def test_arrow_keys_go_from_launch_to_launch_and_the_panel_is_read(visit: Visit, root: str) -> None:
+def test_arrow_keys_go_from_launch_to_launch_and_the_panel_is_read(visit: Visit, launch_page: str) -> None:
     page = visit.page
-    page.goto(root + next(address for address in every_page(root) if address.startswith("/steps/")).partition("&")[0])
+    page.goto(launch_page)
     page.keyboard.press("ArrowRight")
     expect(page.locator("#panel h2")).to_be_visible()
     expect(page.locator("#panel")).to_be_focused()
@@ -106,9 +117,9 @@ def test_arrow_keys_go_from_launch_to_launch_and_the_panel_is_read(visit: Visit,
         (r"/recompute/0", ".plot canvas[tabindex]"),
     ],
 )
-def test_arrow_keys_read_a_chart_aloud(visit: Visit, root: str, address: str, chart: str) -> None:
+def test_arrow_keys_read_a_chart_aloud(visit: Visit, root: str, pages: list[str], address: str, chart: str) -> None:
     page = visit.page
-    page.goto(root + next(one for one in every_page(root) if re.match(address, one)))
+    page.goto(root + next(one for one in pages if re.match(address, one)))
     canvas = page.locator(chart).first
     expect(canvas).to_have_attribute("aria-label", re.compile("Arrow keys"))
     canvas.focus()
