@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._inductor import lowering
+from torch.utils.checkpoint import checkpoint
 
 
 @torch.library.custom_op("known_program::transposed", mutates_args=())
@@ -104,8 +105,25 @@ def changed_factor(is_sick: bool) -> None:
     torch.autograd.backward(loss)
 
 
+def other_recomputation(is_sick: bool) -> None:
+    """Recompute blocks with dropout in the backward pass, with other random numbers if `is_sick`."""
+
+    @torch.compile
+    def block(weight: Tensor, x: Tensor) -> Tensor:
+        hidden = torch.nn.functional.dropout(torch.relu(x @ weight))
+        return hidden @ weight
+
+    weights = [torch.randn(8, 8, requires_grad=True) for _ in range(2)]
+    for _ in range(2):
+        x = torch.randn(4, 8, requires_grad=True)
+        for weight in weights:
+            x = checkpoint(block, weight, x, use_reentrant=False, preserve_rng_state=not is_sick)
+        torch.autograd.backward(x.square().mean())
+
+
 PROGRAMS: dict[str, Callable[[bool], None]] = {
-    one.__name__: one for one in (out_of_bounds, other_strides, no_lowering, changed_saved_tensor, changed_factor)
+    one.__name__: one
+    for one in (out_of_bounds, other_strides, no_lowering, changed_saved_tensor, changed_factor, other_recomputation)
 }
 
 

@@ -67,5 +67,12 @@ def test_tensors_that_changed_before_their_backward_pass_are_named(sick: list[di
     assert "no recorded launch wrote it in between" in factor["proof"]
 
 
+def test_activations_that_are_recomputed_with_other_values_are_named(sick: list[dict[str, Any]]) -> None:
+    other = the_one(sick, "other_recomputation", "it drew other random numbers")
+    assert other["severity"] == "critical"
+    assert "dropout" in other["title"]
+    assert other["evidence"]["calls"] == 4
+
+
 def test_each_fault_has_one_finding(sick: list[dict[str, Any]]) -> None:
     assert len(sick) == len(known_program.PROGRAMS)

@@ -105,7 +105,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
         " layer_check tuned_kernels failure overhead uncaught_exception end process_end",
     ),
     "failing": (failing, "run compile_error failed_node end"),
-    "raising": (raising, "run raised_call failed_node end"),
+    "raising": (raising, "run raised_call failed_node calls_in_backward end"),
     "waiting": (waiting, "run graph launches data_wait end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),
     "printed": (printed, "run graph launches values device_times skipped end"),

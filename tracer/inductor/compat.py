@@ -143,6 +143,14 @@ def current_compile_id() -> str | None:
     return str(compile_id) if compile_id is not None else None
 
 
+def backward_check() -> Callable[[], int] | None:
+    """Return a function that returns the number of the backward pass that runs in this thread, or -1 if none does; None
+    if this torch has no such function."""
+    import torch
+
+    return getattr(torch._C, "_current_graph_task_id", None)
+
+
 def matmul_precision() -> str | None:
     """Return the precision of products of float32, or None where the program mixes torch's ways to set it."""
     import torch

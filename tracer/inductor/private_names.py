@@ -115,6 +115,7 @@ PRIVATE_NAMES = (
     PrivateName("torch._inductor.output_code.CompiledFxGraph", _BETWEEN),
     PrivateName("torch._dynamo.compiled_autograd.compiled_autograd_enabled", _EAGER),
     PrivateName("torch._inductor.config.fallback_random", _EAGER),
+    PrivateName("torch._C._current_graph_task_id", "which forward calls recompute activations"),
     PrivateName("torch.Tensor._use_count", "which inputs are expected to be freed", since="2.13"),
     PrivateName("torch._C._storage_Use_Count", "which inputs are expected to be freed", since="2.13"),
 )

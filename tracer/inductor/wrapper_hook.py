@@ -279,7 +279,7 @@ class WrapperHook:
         expected = expected_lifetimes(wrapper, sites, whole[0] if whole else None)
         hooks = launches.GraphHooks(
             self._sink, graph, frame_of(graph), code_swap.shapes(wrapper), _capture_check(wrapper),
-            storages_at_points(wrapper), expected, ticks.tick_type(),
+            storages_at_points(wrapper), expected, ticks.tick_type(), compat.backward_check(),
         )  # fmt: skip
         try:
             with self._lock:

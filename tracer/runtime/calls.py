@@ -72,8 +72,8 @@ class GraphCall:
 
     __slots__ = (
         "block", "cells", "cost_ns", "device_times", "due", "end_ns", "flag", "found", "function", "graph",
-        "graph_slot", "hooks", "is_recorded", "judge", "layout", "life", "look", "mark", "now", "number", "owned",
-        "parent", "read", "read_at", "readings", "rows", "rows_written",
+        "graph_slot", "hooks", "in_backward", "is_recorded", "judge", "layout", "life", "look", "mark", "now", "number",
+        "owned", "parent", "read", "read_at", "readings", "rows", "rows_written",
         "see_storages", "start_ns", "state", "stats_ns", "step",
         "stream", "symbol_block", "symbols", "thread", "tick", "tracker", "watch",
     )  # fmt: skip
@@ -132,6 +132,8 @@ class GraphCall:
         """Hooks that began the call; None for a replay of a CUDA graph."""
         self.is_recorded = True
         """Whether the call and the calls nested in it are recorded; does not change while the call runs."""
+        self.in_backward = False
+        """Whether a forward call began while a backward pass ran."""
         self.state = "ok"
         self.stats_ns = 0
         self.step = self.thread = self.start_ns = self.end_ns = self.cost_ns = 0

@@ -73,6 +73,7 @@ class GraphHooks:
         points: Sequence[PointStorages] = (),
         expected: Sequence[Expectations] = (),
         tick_type: TickType | None = None,
+        backward_pass: Callable[[], int] | None = None,
     ) -> None:
         self.plans: list[ReadPlan | None] = [None]
         """Plans of reads, by the index in the wrapper's code; running code may use an earlier plan."""
@@ -86,6 +87,7 @@ class GraphHooks:
         self.tick_type = tick_type
         """Type of the compiled function that times launches; None if the wrapper's code has Python statements."""
         self._is_capturing = is_capturing
+        self._backward_pass = backward_pass if graph.phase == "forward" else None
         self._has_told_replays = False
         self._look = bytearray(b"\x01" * len(graph.sites))
         self._outputs_from = [len(site.arguments) - len(site.outputs) for site in graph.sites]
@@ -117,6 +119,8 @@ class GraphHooks:
             call.step = parent.step if parent else sink.enter(self._frame, self._phase)
             if self._is_capturing is not None and self._is_capturing():
                 call.state = "captured"
+            if self._backward_pass is not None and self._backward_pass() >= 0:
+                call.in_backward = True
             if call.is_recorded:
                 ring.begin(call, shape)
                 self._prepare(call, self.plans[plan], parent)

@@ -96,6 +96,17 @@ class Launches(Record):
 
 
 @dataclass(frozen=True)
+class CallsInBackward(Record):
+    """Calls of forward graphs that began while a backward pass ran, as activation checkpointing recomputes them. The
+    record belongs to a batch of launches and is left out if there are none."""
+
+    KIND: ClassVar[str] = "calls_in_backward"
+    TABLE: ClassVar[str | None] = "calls_in_backward"
+
+    call: list[int]
+
+
+@dataclass(frozen=True)
 class DeviceTimes(Record):
     """Durations of launches on the device, as columns. They are written later than the launches, since nothing waits
     for the device."""

@@ -156,6 +156,11 @@ CREATE TABLE calls (
     call BIGINT, log BIGINT, local_call BIGINT, graph BIGINT, function VARCHAR, step BIGINT, thread BIGINT,
     parent BIGINT, depth BIGINT, start_ns BIGINT, duration_ns BIGINT, launches BIGINT, state VARCHAR
 );
+-- Calls of forward graphs that began while a backward pass ran, as activation checkpointing recomputes them.
+CREATE TABLE calls_in_backward (
+    log BIGINT, time_unix_ns BIGINT,
+    call VARCHAR                     -- JSON list of numbers of the log
+);
 -- Ids are ordered by (log, step, start), so that the launches of a step are a range of ids.
 CREATE TABLE launches (
     launch BIGINT, log BIGINT, call BIGINT, site BIGINT, step BIGINT, thread BIGINT,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from stepscope.tracer.schema.statistics import NONFINITE
 from stepscope.viewer.graphs.queries.graphs import site_in_call
 from stepscope.viewer.kernel_source.access_bounds import item_bytes
+from stepscope.viewer.memory.queries.identity import FIRST_CALL
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.changed_values import step_parts
@@ -19,8 +20,6 @@ MOST_PAIRS = 1_000
 _COMPARED = (*NONFINITE, "zero", "min", "max", "exact_min", "exact_max", "digest")
 _READ = "v.nan IS NOT NULL AND v.looked_at = v.numel AND v.item IS NULL AND v.part IS NULL"
 _PLACE = "v.call, coalesce(a.storage, a.buffer, a.name) AS name"
-_BY_CALL = """CASE WHEN s.met_as IS NULL THEN m.local_call WHEN s.calls_back IS NOT NULL
-                    THEN m.local_call - s.calls_back ELSE s.met_in END"""
 # A storage is the same in two calls if both lead to one storage of the call that first used it.
 _CHANGED = f"""
     WITH ran AS (
@@ -31,7 +30,7 @@ _CHANGED = f"""
                          AND (SELECT max(call) FROM value_rows WHERE value BETWEEN $1 AND $2)
     ), used AS (
         SELECT m.call, m.log, m.phase, m.compile_id, s.name, s.kind, s.storage_bytes,
-               {_BY_CALL} AS by_call,
+               {FIRST_CALL} AS by_call,
                coalesce(s.met_as, s.storage) AS by_storage
         FROM ran m JOIN layout_storages s ON s.layout = m.layout
         WHERE s.storage_bytes > 0 AND (m.phase = 'forward' OR s.kind = 'input')
@@ -73,7 +72,7 @@ _LAST_WRITE = """
 """
 _WRITER = f"""
     WITH used AS (
-        SELECT m.call, s.name, {_BY_CALL} AS by_call, coalesce(s.met_as, s.storage) AS by_storage
+        SELECT m.call, s.name, {FIRST_CALL} AS by_call, coalesce(s.met_as, s.storage) AS by_storage
         FROM measured_calls m JOIN layout_storages s ON s.layout = m.layout WHERE m.call BETWEEN $1 AND $2
           AND m.log = (SELECT log FROM calls WHERE call = $2)
     )

@@ -1,0 +1,92 @@
+"""A forward call that ran again in a backward pass, as activation checkpointing lets it, left other activations than
+the first time, so that the gradients belong to another forward pass. The two calls are those of one graph in one step
+that share the most inputs; if several do, none is compared. An activation counts as other if its bits and its
+statistics differ: those of floating-point tensors by more than a thousandth. Inputs that the call changes, such as
+running means, do not count. The finding names the tensor at which the two calls first differ. Random numbers that are
+not restored, a changed input, and state that the first call changed are usual causes. There is one finding per
+graph."""
+
+from __future__ import annotations
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, program_name, rule_of
+from stepscope.viewer.findings.values.describe import describe
+from stepscope.viewer.findings.values.operations import fused, operators, place, source_line
+from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.graphs.rows import SiteRow
+from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import plural
+from stepscope.viewer.values.queries.nonfinite import launch_place
+from stepscope.viewer.values.queries.recomputed_calls import OtherActivations, other_activations
+from stepscope.viewer.values.queries.values import has_values
+
+SUMMARY = "A recomputed activation is not that of the forward pass"
+TITLE_IS_MEASURED = True
+
+_RANDOM = ("rand", "dropout", "bernoulli", "normal", "seed", "multinomial")
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding per log and graph, at the first call that ran again and differs."""
+    trace = evidence.trace
+    if not has_values(trace):
+        return []
+    others = other_activations(trace)
+    return [_finding(trace, group) for group in grouped(others, lambda one: (one.log, one.graph))]
+
+
+def _is_random(site: SiteRow) -> bool:
+    names = [*operators(site), site.kernel, site.operator or ""]
+    return any(word in name for name in names for word in _RANDOM)
+
+
+def _why(trace: Trace, one: OtherActivations, site: SiteRow) -> str:
+    if one.is_input:
+        return f"its input {program_name(trace, one.graph, one.cause.name)} had changed"
+    if _is_random(site):
+        return "it drew other random numbers"
+    return f"the two differ from {fused(site)} on"
+
+
+def _finding(trace: Trace, others: list[OtherActivations]) -> Timed:
+    first = others[0]
+    cause, kept = first.cause, first.kept
+    sites = {one.site: one for one in site_rows(trace, [cause.now.site, kept.now.site])}
+    site, where = sites[kept.now.site], launch_place(trace, kept.now.launch)
+    source = source_line(site)
+    shown = [cause, kept] if cause.now.value != kept.now.value else [kept]
+    proof = [
+        f"{describe(one.name, one.now)}, at launch {one.now.launch} in the backward pass; the forward pass had"
+        f" {describe(one.name, one.was)} at launch {one.was.launch}"
+        for one in shown
+    ]
+    if len(others) > 1:
+        proof.append(f"{plural(len(others), 'call')} of this graph ran again with other activations")
+    return where.time_unix_ns, Finding(
+        kind="other_recomputation",
+        severity="critical",
+        title=f"The backward pass recomputed {kept.name}, the output of {fused(site)}{place(source)}, with other values"
+        f" than the forward pass: {_why(trace, first, sites[cause.now.site])}",
+        proof=proof,
+        links=[
+            ProofLink(f"open launch {kept.now.launch}", f"/launches/{kept.now.launch}"),
+            ProofLink(f"open launch {kept.was.launch}", f"/launches/{kept.was.launch}"),
+        ],
+        rule=rule_of(__doc__),
+        evidence={
+            "was": describe(kept.name, kept.was),
+            "is": describe(kept.name, kept.now),
+            "first_difference": describe(cause.name, cause.now),
+            "differs_from_launch": cause.now.launch,
+            "is_input": first.is_input,
+            "calls": len(others),
+        },
+        page=f"/steps/{first.step}?log={first.log}&launch={kept.now.launch}",
+        rank=where.rank,
+        launch=kept.now.launch,
+        kernel=site.kernel,
+        argument=kept.name,
+        buffer=kept.name,
+        source=source,
+        **attributes(first, "step", "log", "graph"),
+    )
