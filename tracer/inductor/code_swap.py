@@ -229,6 +229,8 @@ class _Hooks:
             numbers = tuple(source.symbols.index(name) for name in names)
             values = [ast.Name(name, ast.Load()) for name in names]
             self.symbols[statement] = _hook(SYMBOLS.format(numbers=numbers), values, statement)
+            if judge:
+                self.symbols[statement] += _judge_hook("bind", f"{tuple(names)!r}, ", names, statement)
 
     def _judge(self, plan: FunctionPlan) -> None:
         if plan.entry is not None:

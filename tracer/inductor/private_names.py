@@ -45,7 +45,9 @@ PRIVATE_NAMES = (
     PrivateName("torch._ops.OpOverload", RECORDING, ("overloadpacket",)),
     PrivateName("torch._ops.HigherOrderOperator", RECORDING),
     PrivateName("torch._ops.OpOverloadPacket", _JUDGE, ("overloads",)),
-    PrivateName("torch._inductor.graph.GraphLowering", _JUDGE, ("run", "run_node", "buffers", "operations")),
+    PrivateName(
+        "torch._inductor.graph.GraphLowering", _JUDGE, ("run", "run_node", "buffers", "operations", "qualify_name")
+    ),
     PrivateName("torch._inductor.scheduler.Scheduler", _JUDGE, ("mutation_real_name",)),
     PrivateName("torch._inductor.ir.IRNode", _JUDGE),
     PrivateName("torch._inductor.ir.ConcatKernel", _JUDGE),

@@ -77,7 +77,9 @@ class CallJudge:
         stored = self._plan.stored
         if stored is None:
             return
-        for name, value in zip(self._plan.inputs, values, strict=True):
+        prefix = f"{stored.record.function}_"
+        for variable, value in zip(self._plan.inputs, values, strict=True):
+            name = variable.removeprefix(prefix)
             node = stored.nodes.get(name)
             if isinstance(value, (int, float)):
                 self._symbols[stored.record.symbols.get(name, name)] = value
@@ -86,6 +88,12 @@ class CallJudge:
                 for symbol, size in zip(node.size, value.shape, strict=False):
                     if isinstance(symbol, str) and symbol.isidentifier():
                         self._symbols.setdefault(symbol, int(size))
+
+    def bind(self, names: Sequence[str], values: Sequence[Any]) -> None:
+        """Learn symbols that the wrapper has just computed, such as the number of elements that are not zero."""
+        self._symbols |= {
+            name: value for name, value in zip(names, values, strict=True) if isinstance(value, (int, float))
+        }
 
     def before(self, site: int, values: Sequence[Any]) -> None:
         """Look at what a launch is about to read, and copy what it may change."""
@@ -326,10 +334,10 @@ class _Judging:
 
     def _part(self, tensor: Any, place: Place) -> Any:
         """Return the part of a buffer that a place describes; sizes that are not known are those of the buffer."""
+        offset = int(number_of(place.offset, self._symbols))
         try:
             size = [int(number_of(one, self._symbols)) for one in place.size]
             stride = [int(number_of(one, self._symbols)) for one in place.stride]
-            offset = int(number_of(place.offset, self._symbols))
         except CannotJudge:
             return tensor
         try:

@@ -56,6 +56,9 @@ class GuardedJudge:
     def enter(self, values: Sequence[Any]) -> None:
         self._do(self.judge.enter, values)
 
+    def bind(self, names: Sequence[str], values: Sequence[Any]) -> None:
+        self._do(self.judge.bind, names, values)
+
     def before(self, site: int, values: Sequence[Any]) -> None:
         self._do(self.judge.before, site, values)
 

@@ -64,9 +64,10 @@ class JudgeTap:
         also = list(places.further_places(graph, nodes, found))
         for node in lowered.nodes:
             place = found.get(node.name)
-            if node.kind == "input" and place is not None and place.buffer != node.name and node.stride is not None:
+            own = graph.qualify_name(node.name)
+            if node.kind == "input" and place is not None and place.buffer != own and node.stride is not None:
                 also.append((node.name, place))  # the input was replaced by a copy
-                found[node.name] = Place(node.name, node.size, node.stride, 0)
+                found[node.name] = Place(own, node.size, node.stride, 0)
         numbers = ((name, places.symbol_of(one)) for name, one in lowered.results.items() if name not in found)
         outputs = {
             node.get_name(): [buffer.get_name() for buffer in node.get_outputs()]

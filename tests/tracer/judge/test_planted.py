@@ -1,0 +1,81 @@
+"""Faults that torch itself can plant into its kernels, in recorded programs: the judge names each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+from torch._inductor import config
+
+import stepscope
+from tests.judge.reading import Judged, judged_in
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+FAULTS = {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy", "cpp.inject_log1p_bug_TESTING_ONLY": "accuracy"}
+
+
+def judged(model: Callable[..., Any], *inputs: Tensor, folder: Path) -> Judged:
+    """Return the verdicts on one call of a model, compiled with both faults."""
+    torch._dynamo.reset()
+    with torch.no_grad(), stepscope.trace(folder, judge="first"), config.patch(FAULTS):
+        compiled: Any = torch.compile(model)
+        compiled(*inputs)
+    return judged_in(folder)
+
+
+def kernels(found: Judged) -> set[str]:
+    """Return the kernels that are called wrong."""
+    assert not found.failures
+    assert not found.inputs
+    return {found.kernel(one) for one in found.wrong()}
+
+
+def test_two_faults_are_both_named_and_nothing_between_them(tmp_path: Path) -> None:
+    def model(x: Tensor, weight: Tensor) -> Tensor:
+        return torch.log1p((torch.relu(x) @ weight).abs().sum(0)) @ weight
+
+    found = judged(model, torch.randn(16, 16), torch.randn(16, 16), folder=tmp_path)
+    named = kernels(found)
+    assert len(named) == 2
+    assert any("relu" in name for name in named)
+    assert any("log1p" in name for name in named)
+    assert found.judged == found.launches == 4
+
+
+def test_a_fault_inside_of_cond_is_named(tmp_path: Path) -> None:
+    def model(x: Tensor) -> Tensor:
+        found: Tensor = torch.cond(x.sum() > -1e9, lambda one: torch.relu(one) * 2, lambda one: one.cos(), (x,))
+        return found
+
+    found = judged(model, torch.randn(8, 16), folder=tmp_path)
+    assert {"relu" in name for name in kernels(found)} == {True}
+
+
+def test_a_fault_inside_of_while_loop_is_named(tmp_path: Path) -> None:
+    def model(count: Tensor, x: Tensor) -> Any:
+        def body(n: Tensor, one: Tensor) -> tuple[Tensor, Tensor]:
+            return n + 1, torch.relu(one) + 0.25
+
+        return while_loop(lambda n, one: n < 3, body, (count, x))  # type: ignore[no-untyped-call]
+
+    found = judged(model, torch.zeros((), dtype=torch.int64), torch.randn(8, 16), folder=tmp_path)
+    assert {"relu" in name for name in kernels(found)} == {True}
+
+
+def test_a_fault_inside_of_scan_is_named(tmp_path: Path) -> None:
+    def model(start: Tensor, x: Tensor) -> Any:
+        def combine(carry: Tensor, one: Tensor) -> tuple[Tensor, Tensor]:
+            following = torch.relu(carry) + one
+            return following, following * 2
+
+        return scan(combine, start, x)
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):  # the loop of a scan asks for its counter
+        found = judged(model, torch.randn(16), torch.randn(4, 16), folder=tmp_path)
+    assert {"relu" in name for name in kernels(found)} == {True}
