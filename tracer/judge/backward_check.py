@@ -18,6 +18,8 @@ from stepscope.tracer.judge.clones import Clones, NotComparable
 
 COMPILED = "CompiledFunctionBackward"
 """Name of the autograd node of a compiled graph."""
+COPY = "CopyBackwards"
+"""Name of the node of an input into which AOTAutograd copied a result of the graph; its second edge leads there."""
 _MOST_STEPS = 4
 """Views that AOTAutograd puts between a compiled graph's node and the tensor that the program gets."""
 
@@ -155,7 +157,7 @@ def _sources(results: Sequence[Any], positions: Sequence[int]) -> list[int]:
 
 
 def _path(tensor: Tensor) -> Iterator[tuple[Any, int]]:
-    """Yield the node of a tensor, with the number of its output, and those of the tensors that it is a view of."""
+    """Yield the node of a tensor, with the number of its output, and those of what it is a view or a copy of."""
     node, number = tensor.grad_fn, tensor.output_nr
     for _ in range(_MOST_STEPS):
         if node is None:
@@ -163,7 +165,8 @@ def _path(tensor: Tensor) -> Iterator[tuple[Any, int]]:
         yield node, number
         if type(node).__name__ == COMPILED or not node.next_functions:
             return
-        node, number = node.next_functions[0]
+        copied = type(node).__name__ == COPY and len(node.next_functions) > 1
+        node, number = node.next_functions[1 if copied else 0]
 
 
 def _edge_of(edge: tuple[Any, int], args: Sequence[Any], before: Before) -> int | None:

@@ -38,17 +38,19 @@ class Sink:
 
 
 class CompiledFunction(torch.autograd.Function):
-    """Doubles its input in place; its node has the name of that of a compiled graph."""
+    """Doubles its input, and its gradient `factor` times; its node has the name of that of a compiled graph."""
 
     @staticmethod
-    def forward(context: Any, x: Tensor) -> Tensor:
+    def forward(context: Any, x: Tensor, in_place: bool, factor: int) -> Tensor:
+        context.factor = factor
+        if not in_place:
+            return x * 2
         context.mark_dirty(x)
         return x.mul_(2)
 
     @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> Tensor:
-        del context
-        return gradients[0] * 2
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return gradients[0] * context.factor, None, None
 
 
 def checked(sink: Sink) -> Any:
@@ -57,7 +59,7 @@ def checked(sink: Sink) -> Any:
     graph = CapturedGraph(module, [], None, None, ["x"], [None], [None, None], 1e-7, True, None)
 
     def compiled(x: Tensor) -> tuple[Tensor, Tensor]:
-        changed: Tensor = CompiledFunction.apply(x)  # type: ignore[no-untyped-call]
+        changed: Tensor = CompiledFunction.apply(x, True, 2)  # type: ignore[no-untyped-call]
         return changed, changed.view(3)
 
     return EagerChecks(sink, 1).checked(graph, compiled)
@@ -91,3 +93,21 @@ def test_a_backward_that_never_runs_keeps_no_tensor() -> None:
     gc.collect()
     assert kept() is None
     assert sink.verdicts == [("forward", "agrees")]
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(2, "agrees"), (3, "differs")])
+def test_the_backward_of_what_a_graph_copies_into_an_input_is_compared(factor: int, verdict: str) -> None:
+    """A graph that only changes inputs returns nothing, and AOTAutograd copies its results into them."""
+    module = symbolic_trace(lambda x, y: (y.copy_(x * 2), ())[1])
+    graph = CapturedGraph(module, [], None, None, ["x", "y"], [None, None], [], 1e-7, True, None)
+
+    def compiled(x: Tensor, y: Tensor) -> tuple[()]:
+        y.copy_(CompiledFunction.apply(x, False, factor))  # type: ignore[no-untyped-call]
+        return ()
+
+    sink = Sink()
+    weight, into = torch.ones(3, requires_grad=True), torch.zeros(3)
+    EagerChecks(sink, 1).checked(graph, compiled)(weight * 1, into)
+    into.sum().backward()  # type: ignore[no-untyped-call]
+    assert sink.verdicts == [("forward", "agrees"), ("backward", verdict)]
+    assert not sink.failures
