@@ -10,12 +10,14 @@ from typing import Any
 from stepscope.tracer.inductor import numeric_settings
 from stepscope.tracer.inductor.captured_graph import CapturedGraph
 from stepscope.tracer.inductor.compile_layers import InnerGraphs, Layer, LayerMissing, lines_of, running
+from stepscope.tracer.judge.call import is_out_of_memory
 from stepscope.tracer.judge.clones import NotComparable
 from stepscope.tracer.judge.comparison import Side
 from stepscope.tracer.schema.layer_checks import LayerStep, SettingTrial, TensorDifference
 
 INNER: tuple[Layer, ...] = ("aot", "joint", "post_grad")
 MOST_LINES = 60
+NO_MEMORY = "there was not enough memory to run it"
 _NAMES = "before", "after"
 MILD = frozenset(("strides", "requires_grad"))
 """Differences that layers may have among each other, since the kernels are the first to fix strides."""
@@ -57,7 +59,7 @@ def first_difference(first: Side, last: Side, run: Callable[[], Side], compare: 
                 found.steps.append(LayerStep(name, layer, "not_compared", str(reason)))
             continue
         except Exception as error:
-            text = f"the graph raised {type(error).__name__} in eager mode"
+            text = NO_MEMORY if is_out_of_memory(error) else f"the graph raised {type(error).__name__} in eager mode"
             found.steps.append(LayerStep(name, layer, "not_compared", text))
             continue
         if not ran:  # the backward ran in another thread, or what ran came from a cache
@@ -118,5 +120,6 @@ def tried(
             is_gone = not any(one.what not in MILD for one in (*wrong, *off))
             trials.append(SettingTrial(name, str(value), "removes" if is_gone else "stays"))
         except Exception as error:
-            trials.append(SettingTrial(name, str(value), "not_compared", f"{type(error).__name__} was raised"))
+            why = NO_MEMORY if is_out_of_memory(error) else f"{type(error).__name__} was raised"
+            trials.append(SettingTrial(name, str(value), "not_compared", why))
     return trials
