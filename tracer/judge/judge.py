@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -19,6 +20,10 @@ from stepscope.tracer.schema.values import SavedTensor
 if TYPE_CHECKING:
     from stepscope.tracer.config import TraceConfig
 
+CAPTURED = (
+    "a CUDA graph captured the call and replays it from then on, so that no Python runs between its launches; "
+    "without CUDA graphs the calls can be judged, and `--judge first` judges the call before the capture"
+)
 MOST_DETAILS = 64
 """Maximum number of buffers of a call that are described."""
 
@@ -36,6 +41,8 @@ class Saver(Protocol):
         self, tensor: Any, *, step: int, launch: int, kernel: str, argument: str, item: int | None, moment: str
     ) -> Any: ...
 
+    def remove(self, saved: Any) -> None: ...
+
 
 class SavedInput(NamedTuple):
     """A file with an input of a wrong launch. The tensor itself is let go."""
@@ -43,6 +50,16 @@ class SavedInput(NamedTuple):
     site: int
     argument: int | None
     file: Any
+
+
+@dataclass
+class _LastStep:
+    """What is kept of the last judged step, if only the last one is wanted."""
+
+    step: int = -1
+    records: list[Record] = field(default_factory=list)
+    files: list[Any] = field(default_factory=list)
+    """The saved inputs of its wrong launches."""
 
 
 class GuardedJudge:
@@ -90,8 +107,9 @@ class Judge:
         self._config, self._sink, self._saver = config, sink, saver
         self._asked = 0
         self._lock = threading.Lock()
-        self._kept: tuple[int, list[Record]] = (-1, [])
-        """The last judged step and its records, if only the last step is wanted."""
+        self._kept = _LastStep()
+        self._told: set[int] = set()
+        """Graphs of which was said that calls of them cannot be judged."""
 
     @property
     def is_on(self) -> bool:
@@ -103,7 +121,7 @@ class Judge:
 
     def after_fork(self) -> None:
         """Forget the parent's verdicts in a forked child, and the lock, whose owner may not exist there."""
-        self._lock, self._kept = threading.Lock(), (-1, [])
+        self._lock, self._kept = threading.Lock(), _LastStep()
 
     @contextmanager
     def asked(self, on_change: Callable[[], None]) -> Iterator[None]:
@@ -125,6 +143,8 @@ class Judge:
         kernels = {launch.site: launch.kernel for launch in plan.launches.values()}
 
         def save(one: Save) -> str | None:
+            if self._config.judge == "last" and not self._asked:
+                self._last(step)
             saved = self._saver.save(
                 one.tensor, step=step, launch=one.launch, kernel=kernels[one.site], argument=one.name, item=None,
                 moment="judged",
@@ -136,6 +156,14 @@ class Judge:
 
         kept: list[SavedInput] = []
         return GuardedJudge(CallJudge(plan, self._config.judges_kernel, save), self._lost, kept)
+
+    def captured(self, graph: int) -> None:
+        """Say of a graph whose call is captured into a CUDA graph that its calls cannot be judged."""
+        with self._lock:
+            is_new = graph not in self._told
+            self._told.add(graph)
+        if is_new and self.is_on:
+            self._sink.skipped(Skipped("verdicts of the judge", CAPTURED, graph))
 
     def _lost(self, error: Exception) -> None:
         if is_out_of_memory(error):
@@ -152,15 +180,28 @@ class Judge:
             for record in records:
                 self._sink.write(record)
             return
+        kept = self._last(step)
         with self._lock:
-            of, kept = self._kept
-            self._kept = (step, kept + records if of == step else records)
+            kept.records += records
+            kept.files += [one.file for one in judged.saved]
+
+    def _last(self, step: int) -> _LastStep:
+        """Return what is kept of `step`; an earlier one was not the last, and its files would fill the quota."""
+        with self._lock:
+            before = self._kept
+            if before.step != step:
+                self._kept = _LastStep(step)
+            found = self._kept
+        if found is not before:
+            for file in before.files:
+                self._saver.remove(file)
+        return found
 
     def flush(self) -> None:
         """Write the verdicts on the last step, which has ended."""
         with self._lock:
-            (_, kept), self._kept = self._kept, (-1, [])
-        for record in kept:
+            kept, self._kept = self._kept, _LastStep()
+        for record in kept.records:
             self._sink.write(record)
 
 

@@ -148,7 +148,9 @@ class GraphHooks:
                 call.read = reads.read_captured
             else:
                 call.read = reads.read_at_once if at_once else reads.reader_of(call)
-        if self.judged and call.state != "captured":
+        if self.judged and call.state == "captured":
+            self.sink.judge.captured(call.graph)
+        elif self.judged:
             call.judge = self.sink.judge.begin(call.step, self.judged[call.function])
         lifetimes = self.sink.lifetimes
         if lifetimes is not None and self._wants_lifetimes(lifetimes, call, parent):

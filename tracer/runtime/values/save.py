@@ -86,6 +86,14 @@ class TensorSaver:
         except Exception as error:
             return self._said(f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}")
 
+    def remove(self, saved: Saved) -> None:
+        """Delete a file that is no longer wanted, and give its bytes back to the quota. Never raises."""
+        path = self.folder / Path(saved.file).name
+        with self._lock, suppress(OSError):
+            size = path.stat().st_size
+            path.unlink()
+            self.used_bytes -= size
+
     def is_new(self, reason: str) -> bool:
         """Return whether this is the first time that the recorder is told this reason for not saving a tensor."""
         is_new = reason not in self._told
