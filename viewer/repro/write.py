@@ -76,7 +76,7 @@ def write_reproducer(trace: Trace, launch: int, out: Path, *, embed_bytes: int, 
         raise StepscopeError(f"The log does not contain the generated code of launch {launch}.")
     saved = _Saved(trace, out, embed_bytes)
     try:
-        verdict = verdict_on(trace, launch)
+        verdict = verdict_on(trace, detail.log, detail.step, launch)
         judged = [] if verdict is None else [one.details for one in verdict.buffers if one.verdict == "wrong"]
         wrong = [row for row in judged if row is not None]
         earlier = launch_before(trace, launch, site.site)

@@ -139,7 +139,7 @@ def launch_page_of(trace: Trace, launch: int) -> LaunchPage:
     detail = launch_detail(trace, launch)
     if detail is None:
         raise NotThere(f"This trace contains no launch {launch}.")
-    judged = part("The verdict of the judge", None, verdict_on, trace, launch)
+    judged = part("The verdict of the judge", None, verdict_on, trace, detail.log, detail.step, launch)
     deaths = part("How processes died", {}, launch_deaths, trace)
     return LaunchPage(detail, part("The code", [], code_lines, detail), deaths.get(launch), judged)
 

@@ -89,7 +89,9 @@ def test_verdicts_of_two_steps_stay_apart(opened: Open) -> None:
     assert [(one.step, one.wrong) for one in judged_steps(trace)] == [(0, 2), (1, 2)]
     first, second = judged_launches(trace, 0, 0), judged_launches(trace, 0, 1)
     assert {one.launch for one in first}.isdisjoint({one.launch for one in second})
-    assert all(verdict_on(trace, one.launch) == one for one in (*first, *second) if one.launch is not None)
+    assert all(
+        verdict_on(trace, one.log, one.step, one.launch) == one for one in (*first, *second) if one.launch is not None
+    )
 
 
 def test_no_launch_is_said_to_agree_if_one_of_two_is_wrong_or_none_was_judged(opened: Open) -> None:

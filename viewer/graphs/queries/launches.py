@@ -18,6 +18,7 @@ from stepscope.viewer.graphs.queries.graphs import (
 from stepscope.viewer.graphs.queries.kernel_code import cut
 from stepscope.viewer.graphs.queries.kernel_configs import config_of
 from stepscope.viewer.graphs.queries.scalars import in_call, symbols_at
+from stepscope.viewer.graphs.queries.step_order import StepOrder, step_order
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -25,23 +26,11 @@ from stepscope.viewer.values.queries.values import call_tree, has_values, launch
 
 _LAUNCH = """
     SELECT l.launch, l.log, l.step, l.thread, l.call, c.graph, l.site, l.start_ns, l.duration_ns, l.device_duration_ns,
-           l.returned, c.local_call
+           l.returned, c.local_call, c.function
     FROM launches l JOIN calls c ON c.call = l.call WHERE l.launch = ?
 """
-_STEP = """
-    SELECT min(launch), count(*), (SELECT rank FROM logs WHERE log = $1),
-           (SELECT start_ns FROM steps WHERE log = $1 AND step = $2)
-    FROM launches WHERE log = $1 AND step = $2
-"""
-_SAME_KERNEL = """
-    SELECT max(launch) FILTER (launch < $2), min(launch) FILTER (launch > $2) FROM launches
-    WHERE launch BETWEEN $1 AND $3 AND site IN (SELECT unnest($4))
-"""
-_OF_CALLS = """
-    SELECT launch, call, site FROM launches WHERE launch BETWEEN ? AND ? AND list_contains(?, call) ORDER BY launch
-"""
 KEPT = 64
-"""Number of steps, calls and kernels whose launches an open trace keeps in memory."""
+"""Number of graphs, and of kinds of calls, of which an open trace keeps in memory what their launches access."""
 _SHARED_SCOPE = ("call", "partition_")
 
 
@@ -51,31 +40,30 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
     if not found:
         return None
     (row,) = found
-    graph_id, site_id, local_call = (row.pop(name) for name in ("graph", "site", "local_call"))
+    graph_id, site_id, local_call, function = (row.pop(name) for name in ("graph", "site", "local_call", "function"))
     call = row["call"]
-    first, count, rank, step_ns = trace.once(_step, row["log"], row["step"], most=KEPT)
-    last = first + count - 1
+    step = step_order(trace, row["log"], row["step"])
     graph, site = graph_row(trace, graph_id), site_in_call(trace, graph_id, site_id, local_call)
     assert graph is not None
     symbols = symbols_at(trace, call, launch)
     if row["returned"] is False:
         site = before_return(site)
-    flow = trace.once(_Flow, graph_id, call, first, last, most=KEPT)
+    functions = call_tree(trace, call, function)
+    flow = _flow_of(trace, graph_id, functions, step)
     code = wrapper_code(trace, graph)
-    same = [first, launch, last, trace.once(_sites_of_kernel, site.kernel, most=KEPT)]
-    ((previous_same, next_same),) = sql.rows(trace, _SAME_KERNEL, same)
+    previous_same, next_same = step.neighbours(launch, trace.once(_sites_by_kernel)[site.kernel])
     part = cut(code, site.kernel, site.kind, site.line) if code is not None else None
     read, written = argument_bytes(site.arguments)
     return LaunchDetail(
         **row,
-        rank=rank,
-        of=count,
-        ordinal=launch - first + 1,
+        rank=step.rank,
+        of=step.last - step.first + 1,
+        ordinal=launch - step.first + 1,
         graph=graph,
         site=in_call(site, symbols),
-        step_offset_ns=row["start_ns"] - step_ns,
-        previous=launch - 1 if launch > first else None,
-        next=launch + 1 if launch < last else None,
+        step_offset_ns=row["start_ns"] - step.start_ns,
+        previous=launch - 1 if launch > step.first else None,
+        next=launch + 1 if launch < step.last else None,
         previous_same=previous_same,
         next_same=next_same,
         written_by=flow.written_by(launch),
@@ -85,52 +73,48 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
         config=config_of(trace, graph_id, site.kernel),
         code=part.text if part else None,
         code_first_line=part.first_line if part else None,
-        values=launch_values(trace, launch, call, site_id, site.arguments) if has_values(trace) else [],
+        values=launch_values(trace, launch, call, site, functions, flow.launches[0]) if has_values(trace) else [],
         symbols=symbols,
     )
 
 
-def _step(trace: Trace, log: int, step: int) -> sql.Row:
-    """Return the first launch of a step, the number of its launches, the rank of its log, and its start."""
-    found = sql.row(trace, _STEP, [log, step])
-    assert found is not None
+def _sites_by_kernel(trace: Trace) -> defaultdict[str, list[int]]:
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for kernel, site in sql.rows(trace, "SELECT kernel, site FROM sites"):
+        found[kernel].append(site)
     return found
-
-
-def _sites_of_kernel(trace: Trace, kernel: str) -> list[int]:
-    return [site for (site,) in sql.rows(trace, "SELECT site FROM sites WHERE kernel = ?", [kernel])]
 
 
 @dataclass(frozen=True)
 class _Use:
-    """A launch of a call tree with the buffers that it accesses."""
+    """A launch of a call tree, by its position there, with the buffers that it accesses."""
 
-    launch: int
     arguments: dict[int, tuple[str, str]]
     """Role and buffer of each argument."""
     reads: set[str] = field(default_factory=set)
     writes: set[str] = field(default_factory=set)
 
 
-class _Flow:
-    """The buffers that the launches of a call, and of the calls inside it, write and read.
+class _Accesses:
+    """The buffers that the launches of a call, and of the calls inside it, write and read. They are the same in each
+    call of a graph that runs the same launch sites.
 
     Names of buffers belong to one function; the partitions of a graph share those of `call`. A name that reuses or
-    aliases another stands for the same storage. `first` and `last` are the first and last launch of the step.
+    aliases another stands for the same storage. `callers` are the positions in `functions` of the callers of `sites`.
     """
 
-    def __init__(self, trace: Trace, graph: int, call: int, first: int, last: int) -> None:
+    def __init__(
+        self, trace: Trace, graph: int, functions: Sequence[str], callers: Sequence[int], sites: Sequence[int]
+    ) -> None:
         self._storage = trace.once(_storages, graph, most=KEPT)
-        functions = call_tree(trace, call)
-        launches = sql.rows(trace, _OF_CALLS, [first, last, list(functions)])
-        arguments = trace.once(_arguments_of, *sorted({site for _, _, site in launches}), most=KEPT)
+        arguments = trace.once(_arguments_of, *sorted(set(sites)), most=KEPT)
         self._uses = [
-            self._use(launch, "" if functions[at].startswith(_SHARED_SCOPE) else f"{at}:", arguments[site])
-            for launch, at, site in launches
+            self._use("" if functions[at].startswith(_SHARED_SCOPE) else f"{at}:", arguments[site])
+            for at, site in zip(callers, sites, strict=True)
         ]
 
-    def _use(self, launch: int, scope: str, arguments: Sequence[tuple[int, str, str]]) -> _Use:
-        use = _Use(launch, {})
+    def _use(self, scope: str, arguments: Sequence[tuple[int, str, str]]) -> _Use:
+        use = _Use({})
         for argument, role, buffer in arguments:
             name = scope + self._storage.get(buffer, buffer)
             use.arguments[argument] = role, name
@@ -140,35 +124,55 @@ class _Flow:
                 use.writes.add(name)
         return use
 
-    def written_by(self, launch: int) -> dict[int, int | None]:
-        """Return, for each argument that is read, the launch that wrote its buffer last before this one."""
+    def writers(self, place: int) -> dict[int, int | None]:
+        """Return, for each argument that is read, the place of the launch that wrote its buffer last before."""
         found: dict[int, int | None] = {}
-        for argument, (role, name) in self._of(launch).arguments.items():
+        for argument, (role, name) in self._uses[place].arguments.items():
             if role != "out":
-                writers = (use.launch for use in reversed(self._uses) if use.launch < launch and name in use.writes)
-                found[argument] = next(writers, None)
+                found[argument] = next((at for at in range(place - 1, -1, -1) if name in self._uses[at].writes), None)
         return found
+
+    def readers(self, place: int) -> dict[int, list[int]]:
+        """Return, for each argument that is written, the places of those that read its buffer before the next write."""
+        uses = self._uses[place].arguments.items()
+        return {argument: self._readers(place, name) for argument, (role, name) in uses if role != "in"}
+
+    def _readers(self, place: int, name: str) -> list[int]:
+        found: list[int] = []
+        for at in range(place + 1, len(self._uses)):
+            if name in self._uses[at].reads:
+                found.append(at)
+            if name in self._uses[at].writes:
+                break
+        return found
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """Which launches of a call write and read the buffers of each other."""
+
+    accesses: _Accesses
+    launches: list[int]
+
+    def written_by(self, launch: int) -> dict[int, int | None]:
+        found = self.accesses.writers(self.launches.index(launch))
+        return {argument: None if at is None else self.launches[at] for argument, at in found.items()}
 
     def read_by(self, launch: int) -> dict[int, list[int]]:
-        """Return, for each argument that is written, the launches that read its buffer before the next write."""
-        found: dict[int, list[int]] = {}
-        for argument, (role, name) in self._of(launch).arguments.items():
-            if role != "in":
-                found[argument] = self._readers(launch, name)
-        return found
+        found = self.accesses.readers(self.launches.index(launch))
+        return {argument: [self.launches[at] for at in places] for argument, places in found.items()}
 
-    def _readers(self, launch: int, name: str) -> list[int]:
-        readers: list[int] = []
-        for use in self._uses:
-            if use.launch > launch:
-                if name in use.reads:
-                    readers.append(use.launch)
-                if name in use.writes:
-                    break
-        return readers
 
-    def _of(self, launch: int) -> _Use:
-        return next(use for use in self._uses if use.launch == launch)
+def _flow_of(trace: Trace, graph: int, functions: dict[int, str], step: StepOrder) -> _Flow:
+    """Return the flow of a graph call, given by the functions of the calls in it, which all lie in one step."""
+    import numpy as np
+
+    calls = sorted(functions)
+    at = step.of_calls(calls)
+    callers, sites = np.searchsorted(calls, step.call[at]).tolist(), step.site[at].tolist()
+    names = tuple(functions[call] for call in calls)
+    accesses = trace.once(_Accesses, graph, names, tuple(callers), tuple(sites), most=KEPT)
+    return _Flow(accesses, (at + step.first).tolist())
 
 
 def _storages(trace: Trace, graph: int) -> dict[str, str]:

@@ -31,7 +31,6 @@ _STEPS = """
     SELECT log, step, sum(launches)::BIGINT, sum(judged)::BIGINT, sum(duration_ns)::BIGINT
     FROM judged_calls GROUP BY log, step ORDER BY log, step
 """
-_STEP_OF = "SELECT log, step FROM launches WHERE launch = ?"
 
 
 def judged_steps(trace: Trace) -> list[JudgedStep]:
@@ -63,15 +62,14 @@ def judged_launches(trace: Trace, log: int, step: int) -> list[JudgedLaunch]:
     return trace.once(_judged_launches, log, step, most=KEPT)
 
 
-def verdict_on(trace: Trace, launch: int) -> JudgedLaunch | None:
-    """Return the verdicts on a launch, or None if its step was not judged."""
-    found = sql.row(trace, _STEP_OF, [launch])
-    if found is None:
-        return None
-    return next((one for one in judged_launches(trace, *found) if one.launch == launch), None)
+def verdict_on(trace: Trace, log: int, step: int, launch: int) -> JudgedLaunch | None:
+    """Return the verdicts on a launch of a step, or None if the step was not judged."""
+    return next((one for one in judged_launches(trace, log, step) if one.launch == launch), None)
 
 
 def _judged_launches(trace: Trace, log: int, step: int) -> list[JudgedLaunch]:
+    if not sql.has_rows(trace, "judged_calls"):
+        return []
     calls = sql.named(trace, _CALLS, [log, step], json=("reasons", *_COLUMNS))
     if not calls:
         return []

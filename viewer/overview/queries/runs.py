@@ -50,6 +50,15 @@ def list_steps(trace: Trace, log: int | None = None) -> list[StepRow]:
     return [*trace.once(_list_steps, log, most=KEPT_LOGS)]
 
 
+def step_row(trace: Trace, log: int, step: int) -> StepRow | None:
+    """Return a step, or None if the log has no step with this number."""
+    return trace.once(_steps_by_number, log, most=KEPT_LOGS).get(step)
+
+
+def _steps_by_number(trace: Trace, log: int) -> dict[int, StepRow]:
+    return {row.step: row for row in trace.once(_list_steps, log, most=KEPT_LOGS)}
+
+
 def _list_steps(trace: Trace, log: int | None) -> list[StepRow]:
     found = sql.records(
         StepRow,

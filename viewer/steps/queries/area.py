@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.overview.queries.runs import list_steps
+from stepscope.viewer.overview.queries.runs import step_row
 from stepscope.viewer.steps.rows import AreaSums, SiteSum
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -33,7 +33,7 @@ def area_sums(
     """Return the sums of a span of a step (monotonic ns), or of all of it; None if there is no such step.
 
     A launch that lies partly in the span counts as one launch, with the part of its time that is inside."""
-    row = next((row for row in list_steps(trace, log) if row.step == step), None)
+    row = step_row(trace, log, step)
     if row is None:
         return None
     start = row.start_ns if start_ns is None else start_ns

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from stepscope.viewer.graphs.queries.graphs import graph_label
 from stepscope.viewer.graphs.queries.subgraph_calls import subgraph_calls_in_step
-from stepscope.viewer.overview.queries.runs import list_steps
+from stepscope.viewer.overview.queries.runs import step_row
 from stepscope.viewer.overview.rows import StepRow
 from stepscope.viewer.steps.queries.step_launches import step_launches
 from stepscope.viewer.steps.rows import CallRow, Span, Timeline
@@ -38,7 +38,7 @@ def timeline(
 
     If a thread has more than 2 * `width` launches in the window, those narrower than a pixel are merged.
     """
-    row = next((row for row in list_steps(trace, log) if row.step == step), None)
+    row = step_row(trace, log, step)
     if row is None:
         return None
     step_end_ns = _end_of(trace, row)

@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import prod
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from stepscope.tracer.schema.statistics import STATISTICS, Statistics
 from stepscope.viewer.graphs.queries.tensors_in_force import IN_FORCE
-from stepscope.viewer.graphs.rows import ArgumentRow
+from stepscope.viewer.graphs.rows import SiteRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.same_bits import name_same_bits
@@ -67,11 +67,12 @@ _UNCHANGED = [
 ]
 _VALUES_OF_CALLS = f"""
     SELECT {COLUMNS} FROM value_rows v WHERE v.launch BETWEEN $1 AND $2
-      AND (v.launch = $2 OR (list_contains($3, v.call) AND list_contains($4, v.site))) ORDER BY v.value
+      AND (v.launch = $2 OR (list_contains($3, v.call) AND list_contains($4, v.site)))
 """
 _VERSIONS = """
-    SELECT argument, version_site, version_argument, version_moment, version_item FROM arguments
-    WHERE site = ? AND role <> 'out' AND version_site IS NOT NULL
+    SELECT a.site, a.argument, a.version_site, a.version_argument, a.version_moment, a.version_item
+    FROM arguments a JOIN sites s ON s.site = a.site
+    WHERE s.graph = ? AND a.role <> 'out' AND a.version_site IS NOT NULL
 """
 _LAST_OF_VERSION = f"""
     WITH named AS (SELECT version_site, version_argument, version_moment, version_item FROM arguments
@@ -109,13 +110,14 @@ _SAVED = """
 
 KEPT_CALLS = 64
 """Number of calls whose places an open trace keeps in memory."""
-KEPT_SITES = 1_024
-"""Number of launch sites whose versions an open trace keeps in memory."""
+KEPT_GRAPHS = 64
+"""Number of graphs whose versions an open trace keeps in memory."""
 
 
 class _Version(NamedTuple):
-    """The version that an argument reads: the launch site that wrote it, and the place there."""
+    """The version that an argument of a site reads: the launch site that wrote it, and the place there."""
 
+    site: int
     argument: int
     version_site: int
     version_argument: int
@@ -140,14 +142,12 @@ def value_row_count(trace: Trace) -> int:
     return int(sql.number(trace, "SELECT value FROM meta WHERE key = 'count:value_rows'") or 0)
 
 
-def call_tree(trace: Trace, call: int) -> dict[int, str]:
-    """Return the functions of all calls of the graph call of which `call` is a part."""
-    return trace.once(_call_tree, call, most=KEPT_CALLS)
+def call_tree(trace: Trace, call: int, function: str) -> dict[int, str]:
+    """Return the functions of all calls of the graph call of which `call`, of `function`, is a part."""
+    return trace.once(_call_tree, call, most=KEPT_CALLS) if trace.once(_has_nested_calls) else {call: function}
 
 
 def _call_tree(trace: Trace, call: int) -> dict[int, str]:
-    if not trace.once(_has_nested_calls):
-        return dict(sql.rows(trace, "SELECT call, function FROM calls WHERE call = ?", [call]))
     return dict(sql.rows(trace, _CALL_TREE, [call]))
 
 
@@ -226,14 +226,15 @@ def _sizes(trace: Trace, found: Sequence[StoredValue]) -> dict[int, list[int]]:
 
 
 def launch_values(
-    trace: Trace, launch: int, call: int, site: int, arguments: Iterable[ArgumentRow]
+    trace: Trace, launch: int, call: int, site: SiteRow, tree: Iterable[int], first: int
 ) -> list[ArgumentValues]:
-    """Return the values of each argument before and after a launch."""
-    versions = trace.once(_versions, site, most=KEPT_SITES)
-    tree = sorted(call_tree(trace, call))
-    first = trace.once(_first_launch, *tree, most=KEPT_CALLS) if versions else launch
+    """Return the values of each argument before and after a launch of `site`. `tree` are the calls of the graph call
+    of which `call` is a part, and `first` is their first launch."""
+    versions = trace.once(_versions, site.graph, most=KEPT_GRAPHS).get(site.site, [])
     read_sites = sorted({row.version_site for row in versions})
-    found = sql.records(StoredValue, trace, _VALUES_OF_CALLS, [first, launch, tree, read_sites])
+    asked = [first if versions else launch, launch, sorted(tree), read_sites]
+    # DuckDB would take longer to plan the sorting than Python takes to sort.
+    found = sorted(sql.records(StoredValue, trace, _VALUES_OF_CALLS, asked), key=attrgetter("value"))
     chosen = {version.argument: _latest(found, call, launch, version) for version in versions}
     stored = {row.value: row for row in found if row.launch == launch}
     stored |= {row.value: row for rows in chosen.values() for row in rows}
@@ -243,7 +244,7 @@ def launch_values(
     read = {argument: [rows[row.value] for row in picked] for argument, picked in chosen.items()}
     saved = sql.records(SavedTensorRow, trace, _SAVED, [launch]) if sql.has_rows(trace, "saved_tensors") else []
     result = []
-    for argument in (row.argument for row in arguments):
+    for argument in (row.argument for row in site.arguments):
         mine = [row for row in own if row.argument == argument]
         before = [row for row in mine if row.moment == "before"] or read.get(argument, [])
         after = [row for row in mine if row.moment == "after"]
@@ -257,13 +258,11 @@ def last_of_version(trace: Trace, site: int, argument: int, launch: int) -> tupl
     return value_rows(trace, found), found[0].step if found else None
 
 
-def _versions(trace: Trace, site: int) -> list[_Version]:
-    """Return the version that each argument of a launch site reads."""
-    return sql.records(_Version, trace, _VERSIONS, [site])
-
-
-def _first_launch(trace: Trace, *calls: int) -> int:
-    found: int = sql.number(trace, "SELECT min(launch) FROM launches WHERE list_contains(?, call)", [list(calls)])
+def _versions(trace: Trace, graph: int) -> dict[int, list[_Version]]:
+    """Return the versions that the arguments of each launch site of a graph read."""
+    found: defaultdict[int, list[_Version]] = defaultdict(list)
+    for version in sql.records(_Version, trace, _VERSIONS, [graph]):
+        found[version.site].append(version)
     return found
 
 
