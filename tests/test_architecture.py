@@ -249,7 +249,7 @@ def test_sql_stays_in_queries_and_store() -> None:
     assert not wrong
 
 
-CAPABILITIES = {*(capability.folder for capability in registry.CAPABILITIES), "crash", "compare", "repro"}
+CAPABILITIES = {*(capability.folder for capability in registry.CAPABILITIES), "crash", "repro"}
 COMPOSES = {"cli", "report"}
 """Packages that combine capabilities."""
 

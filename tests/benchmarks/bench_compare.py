@@ -19,7 +19,8 @@ import numpy as np
 
 from stepscope.tracer.schema.process_ends import End, Overhead
 from stepscope.tracer.schema.statistics import Values
-from stepscope.viewer.compare.compare import Wanted, compare
+from stepscope.viewer.compare.compare import compare
+from stepscope.viewer.compare.rows import Wanted
 from stepscope.viewer.store.open import open_trace
 from tests.benchmarks.bench_index import CALLS, LAUNCHES, batch, program
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, run

@@ -320,7 +320,8 @@ def _record(
 def _repeat(command: list[str], out: Path, fresh_cache: bool, settings: Mapping[str, Any], times: int) -> int:
     """Run the program several times, compare each run with the first, and return the exit code."""
     need_viewer("stepscope run --repeat")
-    from stepscope.viewer.compare.compare import Wanted, compare
+    from stepscope.viewer.compare.compare import compare
+    from stepscope.viewer.compare.rows import Wanted
     from stepscope.viewer.compare.text import render
 
     folders = [out / f"run_{number}" for number in range(1, times + 1)]

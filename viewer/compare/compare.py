@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from stepscope.viewer.compare.queries.facts import kernel_facts, run_facts
-from stepscope.viewer.compare.queries.pairs import Pairs, has_rank, has_step, match, match_logs, side_of
+from stepscope.viewer.compare.queries.pairs import Pairs, has_step, logs_of, match, match_logs, side_of
 from stepscope.viewer.compare.queries.values import Values
 from stepscope.viewer.compare.rows import (
     FORMAT,
@@ -21,6 +21,7 @@ from stepscope.viewer.compare.rows import (
     Nondeterministic,
     Side,
     Verdict,
+    Wanted,
     WithoutPartner,
 )
 from stepscope.viewer.errors import StepscopeError
@@ -29,20 +30,12 @@ from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.store.two_traces import both
 
-_PART = re.compile(r"(.+)#(step|rank)=([0-9]{1,18})")
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """One side of a comparison."""
-
-    trace: list[str]
-    step: int | None = None
-    rank: int | None = None
+_PART = re.compile(r"(.+)#(step|rank|log)=([0-9]{1,18})")
 
 
 def wanted(text: str) -> Wanted:
-    """Read the name of a side: a trace, ``trace#step=3``, ``trace#rank=1`` or both. A file of that name is a trace."""
+    """Read the name of a side: a trace, or a part of it such as ``trace#step=3``, ``trace#rank=1`` or
+    ``trace#log=0#step=3``. A file of that name is a trace."""
     parts: dict[str, int] = {}
     while (found := _PART.fullmatch(text)) is not None and found[2] not in parts and not Path(text).exists():
         text, parts[found[2]] = found[1], int(found[3])
@@ -56,24 +49,25 @@ def compare(left: Wanted, right: Wanted, tolerance: float | None = None) -> Comp
     with ExitStack() as opened:
         ours = opened.enter_context(open_trace(left.trace))
         theirs = ours if left.trace == right.trace else opened.enter_context(open_trace(right.trace))
-        return _compare((ours, left), (theirs, right), tolerance)
+        return compare_opened((ours, left), (theirs, right), tolerance)
 
 
-def _compare(left: tuple[Trace, Wanted], right: tuple[Trace, Wanted], tolerance: float | None) -> Comparison:
+def compare_opened(left: tuple[Trace, Wanted], right: tuple[Trace, Wanted], tolerance: float | None) -> Comparison:
+    """Compare two sides like `compare`. Both may be parts of the same open trace."""
     (ours, of_left), (theirs, of_right) = left, right
     for trace, side in (left, right):
-        if side.step is not None and not has_step(trace, side.step):
-            raise StepscopeError(f"{side.trace[0]} has no call of a graph in step {side.step}.")
-        if side.rank is not None and not has_rank(trace, side.rank):
+        if side.rank is not None and not logs_of(trace, replace(side, log=None)):
             raise StepscopeError(f"{side.trace[0]} has no log of rank {side.rank}.")
-    sides = (
-        side_of(ours, of_left.trace, of_left.step, of_left.rank),
-        side_of(theirs, of_right.trace, of_right.step, of_right.rank),
-    )
+        if side.log is not None and not logs_of(trace, side):
+            of_rank = "" if side.rank is None else f" of rank {side.rank}"
+            raise StepscopeError(f"{side.trace[0]} has no log{of_rank} with the number {side.log}.")
+        if side.step is not None and not has_step(trace, side):
+            raise StepscopeError(f"{side.trace[0]} has no call of a graph in step {side.step}.")
+    sides = side_of(ours, of_left), side_of(theirs, of_right)
     for counted in sides:
         if not counted.graphs:
             raise StepscopeError(f"{counted.trace[0]} has no graph that Inductor compiled, so it cannot be compared.")
-    logs, lost = match_logs(ours, theirs, (of_left.rank, of_right.rank))
+    logs, lost = match_logs((ours, of_left), (theirs, of_right))
     steps = of_left.step, of_right.step
     pairs = match(ours, theirs, steps, logs)
     if not pairs.graphs:

@@ -15,6 +15,20 @@ FORMAT: Literal["stepscope-compare/1"] = "stepscope-compare/1"
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """A side of a comparison that is asked for."""
+
+    trace: list[str]
+    """Names of the trace as they were given."""
+    step: int | None = None
+    """The only step that is compared; None if all are."""
+    rank: int | None = None
+    """The only rank that is compared; None if all are."""
+    log: int | None = None
+    """The only log that is compared, by its number in the trace; None if all are."""
+
+
+@dataclass(frozen=True)
 class Side:
     trace: list[str]
     """Names of the trace as they were given."""
@@ -22,6 +36,8 @@ class Side:
     """The only step that is compared; null if all are."""
     rank: int | None
     """The only rank that is compared; null if all are."""
+    log: int | None
+    """The only log that is compared, by its number in the trace; null if all are."""
     logs: list[str]
     graphs: int
     launches: int
@@ -231,6 +247,12 @@ class Comparison:
     """The first launch that differs, if its inputs are equal in every bit and its code is equal; null otherwise."""
     growth: list[Growth]
     """Written buffers that differ, by first launch, at most 1000."""
+
+    @property
+    def kernel_changes(self) -> list[KernelChange]:
+        """Return the changes of the generated code once each, although several sites may launch the kernel."""
+        once = {(change.graph, change.kernel, tuple(change.lines)): change for change in reversed(self.kernels)}
+        return list(reversed(once.values()))
 
     @property
     def has_difference(self) -> bool:

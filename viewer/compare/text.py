@@ -57,9 +57,9 @@ def _code(found: Comparison) -> list[str]:
     lines = []
     for pair in changed:
         names = " and ".join(dict.fromkeys((pair.left.label, pair.right.label)))
-        lines.append(f"  graph {names}: {pair.removed} and {pair.added} differing lines")
-    once = {(change.graph, change.kernel, tuple(change.lines)): change for change in reversed(found.kernels)}
-    lines += [line for change in reversed(once.values()) for line in _kernel(change)]
+        differing = f"{plural(pair.removed, 'line')} of the left side and {pair.added:,} of the right one differ"
+        lines.append(f"  graph {names}: {differing}")
+    lines += [line for change in found.kernel_changes for line in _kernel(change)]
     return _listed("The generated code differs in", lines, 3 * MOST)
 
 
@@ -186,9 +186,9 @@ def _criterion(found: Comparison) -> str:
 
 
 def _side(side: Side) -> str:
-    rank = "" if side.rank is None else f", rank {side.rank}"
-    step = rank + ("" if side.step is None else f", step {side.step}")
-    return f"{', '.join(side.trace)}{step}: {side.launches:,} launches, {plural(side.value_rows, 'value row')}"
+    parts = {"rank": side.rank, "log": side.log, "step": side.step}
+    part = "".join(f", {name} {number}" for name, number in parts.items() if number is not None)
+    return f"{', '.join(side.trace)}{part}: {side.launches:,} launches, {plural(side.value_rows, 'value row')}"
 
 
 def _listed(title: str, lines: list[str], most: int = MOST) -> list[str]:

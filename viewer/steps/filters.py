@@ -31,6 +31,14 @@ def position(rows: list[StepRow], row: StepRow) -> int:
     return next(place for place, other in enumerate(rows) if other.step == row.step)
 
 
+def beside(rows: list[StepRow], row: StepRow) -> int | None:
+    """Return the step before `row`, or the next one, in which graphs were called as in `row`; None if there is none."""
+    if not row.calls:
+        return None
+    called = [other.step for other in rows if other.calls and other.step != row.step]
+    return max((step for step in called if step < row.step), default=min(called, default=None))
+
+
 def timeline_height(timeline: Timeline, has_memory: bool = False) -> int:
     """Return the height that `layout` in static/js/steps/timeline_model.js computes: the page reserves it."""
     height = spans_height(timeline.spans)
@@ -133,6 +141,7 @@ def overlay_choices(steps: list[StepRow], row: StepRow) -> list[OverlayChoice]:
 
 FILTERS = {
     "position": position,
+    "beside": beside,
     "timeline_height": timeline_height,
     "spans_height": spans_height,
     "steps_strip": steps_strip,

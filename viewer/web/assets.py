@@ -18,7 +18,7 @@ SHEET = "css/stepscope.css"
 SHEETS = (
     "core/colours", "core/page", "core/tables", "core/plot", "overview/findings", "crash/crash", "steps/steps",
     "values/values", "memory/memory", "report/report", "records/views", "search/search", "ranks/ranks",
-    "judged/judged",
+    "judged/judged", "compare/compare",
 )  # fmt: skip
 """Sheets in the order of the cascade; pages that need other sheets link to them."""
 CLASSIC = ("theme", "start")

@@ -14,6 +14,7 @@ import pytest
 
 from stepscope.tracer.schema.graphs import LaunchKind
 from stepscope.tracer.schema.steps import Steps
+from stepscope.viewer.compare.page import ComparePage
 from stepscope.viewer.compiles.compile_page import CompilePage
 from stepscope.viewer.compiles.page import CompilesPage
 from stepscope.viewer.compiles.provenance_page import ProvenancePage
@@ -61,6 +62,7 @@ PATHS = {
     "/compile": CompilesPage,
     "/compile/0_0?log=0": CompilePage,
     "/compile/0_0/provenance?log=0": ProvenancePage,
+    "/compare?left=0&left_step=0&right=0&right_step=1": ComparePage,
     "/judge": JudgePage,
     "/ranks": RanksPage,
     "/ranks/difference": RankDifferencePage,

@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
-from stepscope.viewer.compare.rows import GraphName, GraphPair, KernelChange, Side, WithoutPartner
+from stepscope.viewer.compare.rows import GraphName, GraphPair, KernelChange, Side, Wanted, WithoutPartner
 from stepscope.viewer.graphs.queries.graphs import graph_label, innermost, list_graphs, wrapper_code
 from stepscope.viewer.graphs.queries.kernel_code import cut
 from stepscope.viewer.graphs.rows import GraphRow, SourceLine
@@ -34,13 +34,16 @@ _SITES = """
     FROM sites s ORDER BY s.graph, s.local_site
 """
 _FRAMES = "SELECT log, compile_id, function FROM compiles WHERE compile_id IS NOT NULL"
-_LOGS = "SELECT log, rank, path FROM logs WHERE $1 IS NULL OR rank = $1 ORDER BY log"
+_LOGS = """
+    SELECT log, rank, path FROM logs WHERE ($1 IS NULL OR rank = $1) AND ($2 IS NULL OR log = $2) ORDER BY log
+"""
 _COUNTS = """
     SELECT (SELECT count(DISTINCT graph) FROM calls WHERE step = $1 AND list_contains($2, log))
            + (SELECT count(*) FROM graphs WHERE $1 IS NULL AND list_contains($2, log)),
            (SELECT count(*) FROM launches WHERE ($1 IS NULL OR step = $1) AND list_contains($2, log)),
            (SELECT count(*) FROM value_rows WHERE ($1 IS NULL OR step = $1) AND list_contains($2, log))
 """
+_HAS_STEP = "SELECT EXISTS(FROM calls WHERE step = ? AND list_contains(?, log))"
 _OF_STEP = "SELECT DISTINCT graph FROM calls WHERE step = ?"
 T = TypeVar("T")
 
@@ -225,29 +228,32 @@ def _full(graph: Graph) -> str:
 
 
 def match_logs(
-    left: Trace, right: Trace, ranks: tuple[int | None, int | None]
+    left: tuple[Trace, Wanted], right: tuple[Trace, Wanted]
 ) -> tuple[list[tuple[int, int]], list[WithoutPartner]]:
-    """Match logs by rank, and those of one rank in order; the only logs of two traces are partners in any case."""
-    ours, theirs = (sql.rows(trace, _LOGS, [rank]) for trace, rank in zip((left, right), ranks, strict=True))
+    """Match logs by rank, and those of one rank in order; the only logs of two sides are partners in any case."""
+    ours, theirs = (logs_of(*side) for side in (left, right))
     if len(ours) == len(theirs) == 1:
         return [(ours[0][0], theirs[0][0])], []
-    is_one_rank = ranks != (None, None)
+    is_one_rank = any(side.rank is not None or side.log is not None for _, side in (left, right))
     pairs, alone, others = _in_order(ours, theirs, lambda row: None if is_one_rank else row[1])
     lost = [WithoutPartner("left", "log", path, 1) for _, _, path in alone]
     return [(a[0], b[0]) for a, b in pairs], lost + [WithoutPartner("right", "log", path, 1) for _, _, path in others]
 
 
-def side_of(trace: Trace, names: list[str], step: int | None, rank: int | None) -> Side:
+def side_of(trace: Trace, side: Wanted) -> Side:
     """Count what a side has."""
-    logs = {log for log, _, _ in sql.rows(trace, _LOGS, [rank])}
-    (graphs, launches, values), *_ = sql.rows(trace, _COUNTS, [step, sorted(logs)])
-    paths = [str(log.path) for number, log in enumerate(trace.logs) if number in logs]
-    return Side(names, step, rank, paths, graphs, launches, values)
+    logs = [log for log, _, _ in logs_of(trace, side)]
+    (graphs, launches, values), *_ = sql.rows(trace, _COUNTS, [side.step, logs])
+    paths = [str(trace.logs[number].path) for number in logs if number < len(trace.logs)]
+    return Side(side.trace, side.step, side.rank, side.log, paths, graphs, launches, values)
 
 
-def has_rank(trace: Trace, rank: int) -> bool:
-    return bool(sql.number(trace, "SELECT EXISTS(FROM logs WHERE rank = ?)", [rank]))
+def logs_of(trace: Trace, side: Wanted) -> list[tuple[int, int | None, str]]:
+    """Return number, rank and path of the logs of a side."""
+    return sql.rows(trace, _LOGS, [side.rank, side.log])
 
 
-def has_step(trace: Trace, step: int) -> bool:
-    return bool(sql.number(trace, "SELECT EXISTS(FROM calls WHERE step = ?)", [step]))
+def has_step(trace: Trace, side: Wanted) -> bool:
+    """Return whether a graph was called in the step of a side."""
+    logs = [log for log, _, _ in logs_of(trace, side)]
+    return bool(sql.number(trace, _HAS_STEP, [side.step, logs]))

@@ -13,7 +13,7 @@ from stepscope.viewer.web import registry
 from stepscope.viewer.web.addresses import Page, Redirect, Route, Twin
 from stepscope.viewer.web.app import match
 
-NEED_A_SERVER = {"/search", "/sql", "/tables"}
+NEED_A_SERVER = {"/search", "/sql", "/tables", "/compare"}
 """Pages that answer questions."""
 STATE = {
     "/steps": {"first_step", "last_step"},

@@ -22,6 +22,7 @@ _PAGES = {
     "graph breaks": "/graph-breaks", "caches": "/caches", "ranks": "/ranks", "records": "/records",
     "tables": "/tables", "sql": "/sql", "problems": "/problems", "damage": "/problems",
     "not recorded": "/problems#not-recorded", "judge": "/judge", "metrics": "/metrics", "cuda graphs": "/cuda-graphs",
+    "compare": "/compare",
 }  # fmt: skip
 _SYMPTOMS = {
     "nan": (("nonfinite",), "/values"), "inf": (("nonfinite",), "/values"), "infinity": (("nonfinite",), "/values"),
