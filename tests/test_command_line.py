@@ -34,7 +34,7 @@ class Nothing:
             raise ModuleNotFoundError("No module named " + repr(name), name=name)
 sys.meta_path.insert(0, Nothing())
 """
-READING = sorted({*COMMANDS} - {"run", "import-aoti"})
+READING = sorted({*COMMANDS} - {"run", "import-aoti", "measure"})
 
 
 def stepscope(*words: str | Path, before: str = "", **options: Any) -> subprocess.CompletedProcess[str]:

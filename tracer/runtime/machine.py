@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stepscope.tracer.runtime.machine_limits import known_limits
 from stepscope.tracer.schema.machine import Machine
 
 T = TypeVar("T")
 HIDDEN = "(not recorded)"
-MOST_PACKAGES, MOST_VARIABLES, MOST_TEXT = 200, 200, 500
+MOST_PACKAGES, MOST_VARIABLES, MOST_TEXT, MOST_DEVICES = 200, 200, 500, 32
 _HEAD_BYTES = 8192
 _PACKAGE = re.compile(
     r"(torch\w*|pytorch\w*|functorch|triton\w*|numpy|sympy|networkx|nvidia_\w+|cuda_\w+|cupy\w*|mkl\w*|intel_\w+|onnx\w*|"
@@ -43,7 +44,7 @@ def machine(torch: Any) -> Machine:
         kernel=_asked(lambda: f"{platform.system()} {platform.release()}"),
         libc=_asked(lambda: os.confstr("CS_GNU_LIBC_VERSION")),
         architecture=_asked(platform.machine),
-        cpu=_asked(lambda: _found(_CPU, _head("/proc/cpuinfo"))),
+        cpu=cpu_model(),
         cpu_capability=_asked(torch.backends.cpu.get_cpu_capability),
         memory_bytes=_asked(lambda: os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
         cpp_compiler=_asked(_compiler),
@@ -57,7 +58,13 @@ def machine(torch: Any) -> Machine:
         torch_build=_asked(lambda: _build(torch)) or [],
         packages=_asked(_packages) or {},
         variables=_asked(lambda: variables(os.environ)) or {},
+        limits=_asked(lambda: dict([*known_limits(cpu_model()).items()][:MOST_DEVICES])) or {},
     )
+
+
+def cpu_model() -> str | None:
+    """Return the name of the processor; None if the system does not tell it."""
+    return _asked(lambda: _found(_CPU, _head("/proc/cpuinfo")))
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:

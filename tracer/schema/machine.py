@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+CPU = "cpu"
+MEMORY = "memory"
+"""Keys of `Machine.limits` and of its figures."""
 
 
 @dataclass(frozen=True)
@@ -34,3 +38,7 @@ class Machine:
     """Versions of installed packages that torch, Triton and their users bring."""
     variables: dict[str, str]
     """Environment variables that change what torch, Triton, CUDA and OpenMP do."""
+    limits: dict[str, dict[str, float]] = field(default_factory=dict)
+    """What `stepscope measure` found: for ``cpu``, and for each kind of GPU by its name, ``memory``, the bytes per
+    second that a copy of large buffers reads and writes, and for dtypes such as ``float32`` the operations per second
+    of a product of large matrices. Empty if it was never run on such a machine."""

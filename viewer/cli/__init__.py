@@ -15,7 +15,7 @@ from stepscope.tracer._version import __version__
 from stepscope.viewer.errors import StepscopeError
 
 GROUPS = {
-    "Record": {"run": "recording", "import-aoti": "recording", "demo": "recording"},
+    "Record": {"run": "recording", "import-aoti": "recording", "measure": "measuring", "demo": "recording"},
     "Read": {
         "summary": "reading",
         "findings": "reading",

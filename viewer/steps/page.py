@@ -25,6 +25,7 @@ from stepscope.viewer.steps.queries.step_sources import StepSources, step_source
 from stepscope.viewer.steps.rows import AreaSums, LaunchDetail, Timeline
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.highlight import Line, highlight
+from stepscope.viewer.values.queries.kernel_limits import LaunchLimit, launch_limit
 from stepscope.viewer.web.addresses import NotThere, Page, Redirect, Request, Twin
 from stepscope.viewer.web.parameters import END_NS, FIRST_STEP, LAST_STEP, LAUNCH, LOG, START_NS, STEP, WIDTH
 from stepscope.viewer.web.parts import part
@@ -57,6 +58,8 @@ class LaunchPage:
     """Role of the launch in the death of its process."""
     judged: JudgedLaunch | None = None
     """Verdict of the judge; None if the step of the launch was not judged."""
+    limit: LaunchLimit | None = None
+    """How near the launch came to the limit of its machine; None if that is unknown."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,8 @@ def launch_page_of(trace: Trace, launch: int) -> LaunchPage:
         raise NotThere(f"This trace contains no launch {launch}.")
     judged = part("The verdict of the judge", None, verdict_on, trace, detail.log, detail.step, launch)
     deaths = part("How processes died", {}, launch_deaths, trace)
-    return LaunchPage(detail, part("The code", [], code_lines, detail), deaths.get(launch), judged)
+    limit = part("The limit", None, launch_limit, trace, detail)
+    return LaunchPage(detail, part("The code", [], code_lines, detail), deaths.get(launch), judged, limit)
 
 
 def code_lines(detail: LaunchDetail) -> list[tuple[int | None, Line]]:

@@ -52,6 +52,7 @@ TERMS = {
     "step": "One iteration of the program.",
     "storage": "One allocation of memory. Views and reuses share it.",
     "STORE": "A folder of Parquet files that `stepscope ingest` makes of many logs.",
+    "time lost": "Time of a kernel beyond the least that its bytes and products need on the machine.",
     "trace": "All logs of one run.",
     "value row": "The statistics of one version of a buffer.",
     "version": "The content of a buffer between two writes.",

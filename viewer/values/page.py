@@ -19,6 +19,7 @@ from stepscope.viewer.values.queries import heatmap
 from stepscope.viewer.values.queries.buffers import buffer_detail, buffer_rows
 from stepscope.viewer.values.queries.curves import value_curve
 from stepscope.viewer.values.queries.heatmap import Window, has_outputs, heat_map, worst_sites
+from stepscope.viewer.values.queries.kernel_limits import KernelLimit, kernel_limits
 from stepscope.viewer.values.queries.kernels import (
     LAUNCH_ORDERS,
     KernelDetail,
@@ -95,6 +96,8 @@ class KernelPage:
     detail: KernelDetail
     order: Order
     """The order of the launches."""
+    limit: KernelLimit | None
+    """None if the kernel was never launched, or is a subgraph."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ def kernel_page_of(trace: Trace, kernel: str, order: Order = FIRST_LAUNCHES) -> 
     detail = kernel_detail(trace, kernel, sort=order.sort, is_down=order.reverse)
     if detail is None:
         raise NotThere(f"This trace contains no kernel “{kernel[:200]}”.")
-    return KernelPage(detail, order)
+    return KernelPage(detail, order, next(iter(kernel_limits(trace, [detail.row])), None))
 
 
 def buffers_page(trace: Trace, request: Request) -> BuffersPage:

@@ -11,6 +11,7 @@ from stepscope.viewer.report.contents import Contents
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.values import page as values_page
 from stepscope.viewer.values.filters import curve_query, plotted
+from stepscope.viewer.values.limits_page import LimitsPage, limits_page_of
 from stepscope.viewer.values.page import BufferPage, BuffersPage, CurvePage, KernelPage, ValuesPage
 from stepscope.viewer.values.queries.kernels import KernelRow
 from stepscope.viewer.values.rows import HEALTH, ArgumentValues, BufferDetail, BufferRow
@@ -39,6 +40,7 @@ class ReportedValues:
 
     recorded: bool = False
     rows: list[KernelRow] = field(default_factory=list)
+    limits: LimitsPage | None = None
     kernels: list[KernelPage] = field(default_factory=list)
     buffers: list[BufferPage] = field(default_factory=list)
     lists: list[tuple[BuffersPage, int]] = field(default_factory=list)
@@ -69,7 +71,8 @@ def _collect(trace: Trace, findings: list[Finding], described: Iterable[LaunchDe
     from stepscope.viewer.graphs.queries.launches import launch_detail
     from stepscope.viewer.values.queries.kernels import kernel_rows
 
-    values = ReportedValues(rows=kernel_rows(trace))
+    rows = kernel_rows(trace)
+    values = ReportedValues(rows=rows, limits=limits_page_of(trace, rows))
     named = list(dict.fromkeys(finding.launch for finding in findings if finding.launch is not None))
     details = [detail for launch in named[:MOST_VALUES] if (detail := launch_detail(trace, launch)) is not None]
     details += described

@@ -52,6 +52,7 @@ CAPABILITIES = (
     Capability(
         "values",
         (Section("Kernels", "/kernels"), Section("Values", "/values", "value_rows")),
+        ("page", "limits_page"),
         has_filters=True,
         in_report=True,
     ),

@@ -11,7 +11,7 @@ import { byHealth } from "#js/steps/panel_order.js";
 const MOST_FIRST = 2;
 
 /** `context`: root (the prefix of paths), go(launch), close(). */
-export function launchPanel({ launch: row, code_lines: lines, death = null, judged = null }, context) {
+export function launchPanel({ launch: row, code_lines: lines, death = null, judged = null, limit = null }, context) {
   const { site, graph } = row;
   const { bad, rest } = byHealth(site.arguments, row.values);
   const [first, others] = [bad.slice(0, MOST_FIRST), [...bad.slice(MOST_FIRST), ...rest]];
@@ -33,7 +33,7 @@ export function launchPanel({ launch: row, code_lines: lines, death = null, judg
     ...(death ? [later(import("#js/crash/last_words.js"), ({ lastWords }) => [lastWords(death)])] : []),
     ...(judged ? [section("Judge", later(import("#js/judged/verdict.js"), ({ verdictSection }) => verdictSection(judged)), "what the launch wrote, computed again from what it read")] : []),
     ...(bad.length ? [section("NaN or infinity", argumentTable(row, first, context), `in ${bad.length} of ${plural(site.arguments.length, "tensor")}, the worst first`)] : []),
-    facts(row, context),
+    facts(row, limit, context),
     section("Model source", modelSource(site.stacks)),
     ...(bad.length && !left ? [] : [section(bad.length ? "Other arguments" : "Arguments", otherArguments(row, others, context), plural(left, "argument"))]),
     section("FX nodes", fxNodes(site)),
@@ -73,13 +73,14 @@ function neighbours({ previous, next }, { go }) {
   return h("p", { class: "neighbours" }, button(previous, "◀", "Previous launch (←)"), button(next, "▶", "Next launch (→)"));
 }
 
-function facts(row, { root }) {
+function facts(row, limit, { root }) {
   const { site, graph } = row;
   const label = [graph.compile_id, graph.phase].filter(Boolean).join(" ") || `graph ${graph.graph}`;
   const entries = [
     ["host time", row.duration_ns === null ? row.returned ? known(null, "not recorded") : h("span", { class: "critical-text" }, "✖ did not return") : formatNs(row.duration_ns), row.duration_ns === null ? null : `${formatCount(row.duration_ns)} ns`],
     ["device time", known(row.device_duration_ns, "not measured", formatNs)],
     ...bytesOf(row),
+    ...limitOf(limit),
     ["at", row.returned && row.duration_ns === null ? null : formatNs(row.step_offset_ns), `${formatCount(row.step_offset_ns)} ns after the start of step ${row.step}`],
     ["graph", h("a", { href: `${root}/graphs/${graph.graph}` }, label)],
     ["compile", isReport || !graph.compile_id ? null : h("a", { href: `/compile/${slugOf(graph.compile_id.replace("/", "_"))}?log=${row.log}` }, graph.compile_id)],
@@ -108,6 +109,19 @@ function bytesOf({ read_bytes: read = null, written_bytes: written = null, durat
   return [
     ["bytes", `reads ${formatBytes(read)}, writes ${formatBytes(written)}`, `${OF_ARGUMENTS} Reads ${exactBytes(read)}, writes ${exactBytes(written)}.`],
     ["bandwidth", ns ? `${formatBytes(Math.round(((read + written) * 1e9) / ns))}/s` : null, `These bytes, each moved once, in the ${device === null ? "host" : "device"} time.`],
+  ];
+}
+
+/** Returns how near a launch came to what `stepscope measure` found for its machine. */
+function limitOf(limit) {
+  if (!limit) return [];
+  const isMemory = limit.bound === "memory";
+  const rate = isMemory ? `${formatBytes(Math.round(limit.rate))}/s of the memory` : `${formatCount(Math.round(limit.rate / 1e9))} Gop/s of matrix products`;
+  const share = `${Math.round(100 * limit.share)} % · ${limit.bound}`;
+  const title = `The least time is ${formatNs(limit.least_ns)} at ${rate}, as it was measured on this machine. Data in a cache can be faster.`;
+  return [
+    ["operations", limit.operations === null ? null : formatCount(limit.operations), "Multiplications and additions of the matrix product, from the sizes of its factors."],
+    ["of the limit", share, title],
   ];
 }
 

@@ -28,6 +28,7 @@ from stepscope.viewer.search.page import SearchPage, SqlPage, TablesPage
 from stepscope.viewer.steps.page import StepPage, StepsPage
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.limits_page import LimitsPage
 from stepscope.viewer.values.page import (
     BufferPage,
     BuffersPage,
@@ -56,6 +57,7 @@ PATHS = {
     "/graphs/0/buffers/buf0": BufferPage,
     "/kernels": KernelsPage,
     "/kernels/cpp_fused_relu_0": KernelPage,
+    "/limits": LimitsPage,
     "/sites?name=aten.mm": SitesPage,
     "/values?log=0": ValuesPage,
     "/curves?site=0&argument=2&moment=after&statistic=mean": CurvePage,
