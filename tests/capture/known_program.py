@@ -39,6 +39,13 @@ def _(x: Tensor) -> Tensor:
     return torch.empty_like(x)
 
 
+_library: Any = torch.library
+LIBRARY = _library.Library("known_program", "FRAGMENT")
+LIBRARY.define("passed(Tensor x, bool lies) -> Tensor")
+LIBRARY.impl("passed", lambda x, lies: x if lies else x.clone(), "CPU")
+LIBRARY.impl("passed", lambda x, _: torch.empty_like(x), "Meta")
+
+
 def out_of_bounds(is_sick: bool) -> None:
     @torch.compile
     def look_up(table: Tensor, rows: Tensor) -> Tensor:
@@ -121,9 +128,29 @@ def other_recomputation(is_sick: bool) -> None:
         torch.autograd.backward(x.square().mean())
 
 
+def hidden_alias(is_sick: bool) -> None:
+    """Return an input from an operator that promises a tensor of its own, so that the sum overwrites the sine."""
+
+    @torch.compile
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        sine = x.sin()
+        passed = torch.ops.known_program.passed(sine, is_sick)
+        return passed + 1, sine
+
+    both(torch.randn(16, 16))
+
+
 PROGRAMS: dict[str, Callable[[bool], None]] = {
     one.__name__: one
-    for one in (out_of_bounds, other_strides, no_lowering, changed_saved_tensor, changed_factor, other_recomputation)
+    for one in (
+        out_of_bounds,
+        other_strides,
+        no_lowering,
+        changed_saved_tensor,
+        changed_factor,
+        other_recomputation,
+        hidden_alias,
+    )
 }
 
 

@@ -74,5 +74,14 @@ def test_activations_that_are_recomputed_with_other_values_are_named(sick: list[
     assert other["evidence"]["calls"] == 4
 
 
+def test_an_operator_that_returns_its_input_is_named_with_the_launch_that_overwrites_it(
+    sick: list[dict[str, Any]],
+) -> None:
+    alias = the_one(sick, "hidden_alias", "known_program.passed")
+    assert alias["source"]["code"] == "passed = torch.ops.known_program.passed(sine, is_sick)"
+    assert " and add (known_program.py:" in alias["title"]
+    assert alias["severity"] == "critical"
+
+
 def test_each_fault_has_one_finding(sick: list[dict[str, Any]]) -> None:
     assert len(sick) == len(known_program.PROGRAMS)

@@ -26,6 +26,7 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
     times,
 )
+from stepscope.viewer.graphs.queries.hidden_aliases import hidden_aliases
 from stepscope.viewer.memory.queries.graph_index import graph_index, label_of, launches_of, moment_of, sites_using
 from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, check_mismatches
 from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
@@ -60,8 +61,10 @@ _TOLD = {
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per leak, whether measured lifetimes, a check, or both show it."""
     trace, found = evidence.trace, []
+    aliased = {(one.graph, one.input) for one in hidden_aliases(trace)}  # which the finding hidden_alias explains
+    rows = [row for row in lifetime_mismatches(trace) if (row.graph, row.buffer) not in aliased]
     checks = {_key(group[0]): group for group in grouped(check_mismatches(trace), _key)}
-    for leak in grouped(grouped(lifetime_mismatches(trace), _key), _leak):
+    for leak in grouped(grouped(rows, _key), _leak):
         also = [row for group in leak for row in checks.pop(_key(group[0]), [])]
         found.append(_finding(trace, leak, also))
     return [*found, *(_of_check(evidence, leak) for leak in grouped(checks.values(), _leak))]
