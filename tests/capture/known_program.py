@@ -128,6 +128,14 @@ def other_recomputation(is_sick: bool) -> None:
         torch.autograd.backward(x.square().mean())
 
 
+def nan_constant(is_sick: bool) -> None:
+    @torch.compile
+    def marked(x: Tensor) -> Tensor:
+        return torch.where(x > 0, x, float("nan") if is_sick else -1.0) * 2
+
+    marked(torch.randn(4, 5))
+
+
 def hidden_alias(is_sick: bool) -> None:
     """Return an input from an operator that promises a tensor of its own, so that the sum overwrites the sine."""
 
@@ -149,6 +157,7 @@ PROGRAMS: dict[str, Callable[[bool], None]] = {
         changed_saved_tensor,
         changed_factor,
         other_recomputation,
+        nan_constant,
         hidden_alias,
     )
 }

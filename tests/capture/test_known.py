@@ -74,6 +74,11 @@ def test_activations_that_are_recomputed_with_other_values_are_named(sick: list[
     assert other["evidence"]["calls"] == 4
 
 
+def test_a_nan_that_the_code_of_a_kernel_contains_is_told_as_such(sick: list[dict[str, Any]]) -> None:
+    constant = the_one(sick, "nonfinite", "NaN comes from a NaN constant in the kernel of mul (known_program.py:")
+    assert "float(" in constant["source"]["code"]
+
+
 def test_an_operator_that_returns_its_input_is_named_with_the_launch_that_overwrites_it(
     sick: list[dict[str, Any]],
 ) -> None:

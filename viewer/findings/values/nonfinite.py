@@ -4,9 +4,10 @@ back through graphs, backward passes and steps to an earlier tensor of the same 
 is none, the NaN came from outside. If an input was not read, or was only sampled, the launch is where the NaN was first
 seen, and its origin is unknown; if the same log has an earlier NaN, a later one of this sort counts as its effect. An
 infinity that caused no NaN is reported only if all inputs that were read are finite; -inf, in addition, only if the
-launch has no masking operator (where, masked_fill, full, triu, ...) or its kernel does not contain -inf. The finding is
-critical if the call of the graph leaves the value behind, and a warning otherwise. Launches of one log that compute the
-same operators of the same lines of the model share a finding."""
+launch has no masking operator (where, masked_fill, full, triu, ...) or its kernel does not contain -inf. A NaN or
+infinite constant in the source of a kernel with finite inputs is told as the cause. The finding is critical if the call
+of the graph leaves the value behind, and a warning otherwise. Launches of one log that compute the same operators of
+the same lines of the model share a finding."""
 
 from __future__ import annotations
 
@@ -227,6 +228,8 @@ def _severity(tracer: Tracer, case: Case) -> Any:
     if case.is_nan:
         return "critical"
     if case.how == "not known" and not case.hop.row.positive_infinity:
+        return "warning"
+    if tracer.constant(case.hop) is not None:
         return "warning"
     names = operators(tracer.site(case.hop.flow.site))
     return "warning" if any(name.split(".")[-1].startswith(_INTENDED) for name in names) else "critical"

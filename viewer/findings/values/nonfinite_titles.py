@@ -53,6 +53,8 @@ class Told:
         if (masked := self._masked(hop)) is not None:
             mask, rows, count = masked
             return f"{words} is made in {op}{at}, {steps}: {mask} leaves only -inf in {rows:,} of {count:,} rows"
+        if (constant := self.tracer.constant(hop)) is not None:
+            return f"{words} comes from {constant} in the kernel of {op}{at}, {steps}"
         return f"{words} is made in {op}{at}, {steps}"
 
     def proof(self) -> list[str]:
@@ -87,7 +89,8 @@ class Told:
             return f"{words} in input {name} of {op}{at} {becomes} NaN in {where}, {steps}"
         if self._is_overflow(first):
             return f"{short_dtype(first.row.dtype)} overflow in {op}{at} becomes NaN in {where}, {steps}"
-        return f"{words} from {op}{at} {becomes} NaN in {where}, {steps}"
+        constant = self.tracer.constant(first)
+        return f"{words} from {f'{constant} in ' if constant else ''}{op}{at} {becomes} NaN in {where}, {steps}"
 
     def _masked(self, hop: Hop) -> tuple[str, int, int] | None:
         """Return the mask that leaves no finite element in rows of a softmax, the number of these rows, and of all.
@@ -115,7 +118,8 @@ class Told:
         """Return whether finite inputs gave an infinity that only means that the dtype ends."""
         made = hop.row.moment == "after" and text.is_infinite(hop.row) and not bad_inputs(hop.flow, text.is_bad)
         can = overflows(operation(self.tracer.site(hop.flow.site), infinite=True, backward=self._is_backward(hop)))
-        return made and can and hop.row.dtype in LIMITS and not self.tracer.unread(hop.flow)
+        is_known = made and can and hop.row.dtype in LIMITS and not self.tracer.unread(hop.flow)
+        return is_known and self.tracer.constant(hop) is None
 
     def _wrote(self, hop: Hop) -> str:
         """Return a line such as ``the output of softmax (in a kernel of 11 operators) is buf4 NaN 118 of 8,192, …``."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from stepscope.viewer.findings.values.describe import is_certain, is_infinite, is_nan, label
+from stepscope.viewer.findings.values.describe import is_bad, is_certain, is_infinite, is_nan, label
+from stepscope.viewer.findings.values.operations import operators
 from stepscope.viewer.graphs.queries.graphs import code_of_graph, graph_row, operands_left_out, site_rows
 from stepscope.viewer.graphs.rows import SiteRow
 from stepscope.viewer.store.trace import Trace
@@ -26,6 +27,15 @@ _MASK_MAKERS = re.compile(
 )
 _LEAVES_MEMORY = re.compile(r"(?:^|[._:/])(?:empty|empty_like|empty_strided|new_empty)(?:$|[._\d])")
 _MINUS_INFINITY = re.compile(r"-\s*(?:std::numeric_limits<[^<>]*>::infinity\(\)|INFINITY|inf\b)|float\(['\"]-inf")
+_CONSTANT = re.compile(
+    r"\btmp\d+ = -?(?!tl\.where)(?:[\w:.]+(?:<[\w:]+>)?\((?:\[[1, ]*\], )?)*?"
+    r"(?P<value>-?std::numeric_limits<[^<>]*>::(?:infinity|quiet_NaN)\(\)|float\(['\"](?:nan|-?inf)['\"]\))"
+)
+"""Constants in the source of kernels; initial values of reductions and of padding are none."""
+_CHECKS_FOR_NAN = re.compile(
+    r"(?:^|[._:/])(?:xlogy|xlog1py|angle|sgn|\w*quantile|\w*nanm\w+|\w*nll_loss\w*|renorm|igammac?|\w*cdist\w*)(?:$|[._\d])"
+)
+"""Operators whose decompositions have a NaN constant."""
 
 
 @dataclass(frozen=True)
@@ -176,11 +186,27 @@ class Tracer:
         source = self._kernel_source(row)
         return source is None or bool(_MINUS_INFINITY.search(source))
 
+    def constant(self, hop: Hop) -> str | None:
+        """Return ``a NaN constant`` or ``an infinite constant`` if the kernel that made a value contains one that is
+        its cause: a NaN, or an infinity of the same sign. Negative infinities, which masks use, explain no NaN."""
+        if hop.row.moment != "after" or bad_inputs(hop.flow, is_bad):
+            return None
+        site = self.site(hop.flow.site)
+        signs = {_sign(found) for found in _CONSTANT.finditer(self._kernel_source(site) or "")}
+        if is_nan(hop.row) and "nan" in signs and not any(_CHECKS_FOR_NAN.search(name) for name in operators(site)):
+            return "a NaN constant"
+        is_one = hop.row.positive_infinity or is_nan(hop.row)
+        return "an infinite constant" if ("+" if is_one else "-") in signs else None
+
     def _kernel_source(self, site: SiteRow) -> str | None:
         """Return the source of a kernel that Inductor wrote, or None if the log does not have it."""
         code = code_of_graph(self.trace, site.graph)
         begin = re.search(rf"^{re.escape(site.kernel)} = async_compile\..*?'''", code or "", re.MULTILINE | re.DOTALL)
         return None if code is None or begin is None else code[begin.end() :].partition("'''")[0]
+
+
+def _sign(constant: re.Match[str]) -> str:
+    return "nan" if "nan" in constant["value"].lower() else "-" if "-" in constant[0] else "+"
 
 
 def bad_inputs(flow: Flow, is_one: Is) -> list[ValueRow]:
