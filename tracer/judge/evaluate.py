@@ -102,7 +102,7 @@ class Run:
         if node.target.startswith("op:prims.inductor_rand"):
             if not args[-2 if "randint" not in node.target else -1].numel() == 1:
                 raise CannotJudge(f"{node.target.removeprefix('op:')} uses the generator of eager code")
-            return self._in_mode(philox.drawn(node.target, args, kwargs))
+            return self._in_mode(philox.drawn(node.target, args, kwargs, self._mode.double))
         if self._mode.double:
             if node.target.startswith(NOT_IN_DOUBLE):
                 raise CannotJudge(f"{node.target.removeprefix('op:')} reads the bits of a number")

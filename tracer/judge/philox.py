@@ -41,15 +41,20 @@ def uniform(seed: int, size: list[int], offset: int, on_cpu: bool) -> npt.NDArra
     return _unit(philox(_seed(seed, on_cpu), _counters(size, offset))[0], on_cpu).reshape(size)
 
 
-def normal(seed: int, size: list[int], offset: int, on_cpu: bool) -> npt.NDArray[np.float32]:
-    """Return normally distributed numbers (Box-Muller), as with the mode ``randn``."""
+def normal(seed: int, size: list[int], offset: int, on_cpu: bool, double: bool = False) -> npt.NDArray[Any]:
+    """Return normally distributed numbers (Box-Muller), as with the mode ``randn``; with `double` in float64.
+
+    The angle takes most of the precision where the cosine is small. Kernels on the CPU compute all but the logarithm
+    in float64 (`randn` in ATen/core/PhiloxRNGEngine.h), and Triton computes everything in float32.
+    """
     words = philox(_seed(seed, on_cpu), _counters(size, offset))
     first, second = _unit(words[0], on_cpu), _unit(words[1], on_cpu)
     first = np.float32(1) - first if on_cpu else np.maximum(np.float32(1e-7), first)
     second = np.float32(1) - second if on_cpu else second
-    radius, angle = np.sqrt(np.float32(-2) * np.log(first)), np.float32(2 * np.pi) * second
-    found: npt.NDArray[np.float32] = (radius * np.cos(angle)).astype(np.float32)
-    return found.reshape(size)
+    wide: Any = np.float64 if on_cpu or double else np.float32
+    logarithm = np.log(first.astype(np.float64) if double else first).astype(wide)
+    found: npt.NDArray[Any] = np.sqrt(wide(-2) * logarithm) * np.cos(wide(2 * np.pi) * second.astype(wide))
+    return found.astype(np.float64 if double else np.float32).reshape(size)
 
 
 def integers(seed: int, size: list[int], low: int, high: int, offset: int, on_cpu: bool) -> npt.NDArray[np.int64]:
@@ -60,8 +65,11 @@ def integers(seed: int, size: list[int], low: int, high: int, offset: int, on_cp
     return found.reshape(size)
 
 
-def drawn(target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the tensor that `prims.inductor_random` or `prims.inductor_randint` makes, on the device of the seed."""
+def drawn(target: str, args: tuple[Any, ...], kwargs: dict[str, Any], double: bool) -> Any:
+    """Return the tensor that `prims.inductor_random` or `prims.inductor_randint` makes, on the device of the seed.
+
+    With `double` what follows from the drawn bits is computed in float64.
+    """
     import torch
 
     offset = int(kwargs.get("offset", 0))
@@ -70,8 +78,8 @@ def drawn(target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         found: Any = integers(int(seed), list(size), int(low), int(high), offset, not seed.is_cuda)
     else:
         size, seed, mode = args[:3]
-        draw = uniform if mode == "rand" else normal
-        found = draw(int(seed), list(size), offset, not seed.is_cuda)
+        drawing = int(seed), list(size), offset, not seed.is_cuda
+        found = uniform(*drawing) if mode == "rand" else normal(*drawing, double)
     return torch.from_numpy(np.ascontiguousarray(found)).to(seed.device)
 
 

@@ -19,7 +19,9 @@ def test_numbers_have_their_ranges_and_moments() -> None:
         assert drawn.shape == (64, 256)
         assert 0 <= drawn.min() < drawn.max() < 1
         assert abs(drawn.mean() - 0.5) < 0.01
-        normals = normal(7, [1 << 14], 0, on_cpu)
+        normals, exact = (normal(7, [1 << 14], 0, on_cpu, double) for double in (False, True))
+        assert (normals.dtype.name, exact.dtype.name) == ("float32", "float64")
+        assert np.abs(normals - exact).max() < 2e-6
         assert abs(normals.mean()) < 0.03
         assert abs(normals.std() - 1) < 0.03
         numbers = integers(7, [1 << 12], -3, 5, 0, on_cpu)

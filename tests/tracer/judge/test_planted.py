@@ -20,10 +20,10 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 FAULTS = {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy", "cpp.inject_log1p_bug_TESTING_ONLY": "accuracy"}
 
 
-def judged(model: Callable[..., Any], *inputs: Tensor, folder: Path) -> Judged:
-    """Return the verdicts on one call of a model, compiled with both faults."""
+def judged(model: Callable[..., Any], *inputs: Tensor, folder: Path, only: tuple[str, ...] = ()) -> Judged:
+    """Return the verdicts on one call of a model, compiled with both faults; `only` selects kernels."""
     torch._dynamo.reset()
-    with torch.no_grad(), stepscope.trace(folder, judge="first"), config.patch(FAULTS):
+    with torch.no_grad(), stepscope.trace(folder, judge="first", judge_kernels=only), config.patch(FAULTS):
         compiled: Any = torch.compile(model)
         compiled(*inputs)
     return judged_in(folder)
@@ -36,16 +36,40 @@ def kernels(found: Judged) -> set[str]:
     return {found.kernel(one) for one in found.wrong()}
 
 
-def test_two_faults_are_both_named_and_nothing_between_them(tmp_path: Path) -> None:
-    def model(x: Tensor, weight: Tensor) -> Tensor:
-        return torch.log1p((torch.relu(x) @ weight).abs().sum(0)) @ weight
+def two_faults(x: Tensor, weight: Tensor) -> Tensor:
+    return torch.log1p((torch.relu(x) @ weight).abs().sum(0)) @ weight
 
-    found = judged(model, torch.randn(16, 16), torch.randn(16, 16), folder=tmp_path)
+
+def test_two_faults_are_both_named_and_nothing_between_them(tmp_path: Path) -> None:
+    found = judged(two_faults, torch.randn(16, 16), torch.randn(16, 16), folder=tmp_path)
     named = kernels(found)
     assert len(named) == 2
     assert any("relu" in name for name in named)
     assert any("log1p" in name for name in named)
     assert found.judged == found.launches == 4
+
+
+def test_only_the_kernels_that_were_asked_for_are_judged(tmp_path: Path) -> None:
+    found = judged(two_faults, torch.randn(16, 16), torch.randn(16, 16), folder=tmp_path, only=("*log1p*",))
+    assert {"log1p" in name for name in kernels(found)} == {True}
+    assert (found.judged, found.launches) == (1, 4)
+    assert found.reasons() == {"the kernel was not asked for": 3}
+
+
+def test_a_fault_beside_random_numbers_is_named_and_they_are_not(tmp_path: Path) -> None:
+    def model(x: Tensor) -> tuple[Tensor, ...]:
+        dropped = torch.nn.functional.dropout(torch.relu(x), 0.5)
+        return dropped, torch.rand_like(x), torch.randint_like(x, 2, 9).sum(1), torch.randn_like(x) @ x
+
+    torch.manual_seed(11)
+    found = judged(model, torch.randn(16, 16), folder=tmp_path)
+    assert found.reasons() == {"prims.inductor_seeds.default draws random numbers from the program's generator": 1}
+    assert found.judged == found.launches - 1
+    (wrong,) = found.wrong()
+    assert any("aten.relu" in line for line in wrong["fragment"])
+    verdicts = {node: how for call in found.calls for node, how in zip(call["node"], call["how"], strict=True)}
+    assert verdicts["inductor_random_default_1"] == "equal"
+    assert verdicts["sum_1"] == "equal"
 
 
 def test_a_fault_inside_of_cond_is_named(tmp_path: Path) -> None:
