@@ -14,8 +14,11 @@ States = list[torch.Tensor]
 
 @contextmanager
 def apart(states: States | None = None) -> Iterator[None]:
-    """Hide operations from the program's modes and hooks; begin with the generators in `states`, and restore them."""
-    before = generator_states()
+    """Hide operations from the program's modes and hooks; begin with the generators in `states`, and restore them.
+
+    Without `states` nothing may draw, and the generators, which all threads share, are left alone.
+    """
+    before = generator_states() if states is not None else None
     if states is not None:
         set_generators(states)
     try:
@@ -26,7 +29,7 @@ def apart(states: States | None = None) -> Iterator[None]:
         ):
             yield
     finally:
-        if not states_equal(before, generator_states()):
+        if before is not None and not states_equal(before, generator_states()):
             set_generators(before)
 
 

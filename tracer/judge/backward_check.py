@@ -128,8 +128,8 @@ class BackwardCheck:
         wanted = [position for position, _, _ in pairs]
         with torch.no_grad():
             compiled = [torch.zeros_like(leaf) if one is None else one.detach() for _, leaf, one in pairs]
-        with eager_runs.apart():
-            states = eager_runs.generator_states()
+        states = eager_runs.generator_states()
+        with eager_runs.apart(states):
             eager = gradients_of(self._eager, self._clones, self._came, wanted)
             if not eager_runs.states_equal(states, eager_runs.generator_states()):
                 raise NotComparable("its backward draws random numbers, as recomputed activations do")
