@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.judge import rule
-from stepscope.tracer.judge.evaluate import DOUBLE, SAME, Mode, Run, copied, downward, random_moves, upward
-from stepscope.tracer.judge.expressions import number_of
 from stepscope.tracer.judge.fragments import text_of
 from stepscope.tracer.judge.integrity import Integrity
+from stepscope.tracer.judge.memory import NO_MEMORY, copy_if_possible, is_out_of_memory
 from stepscope.tracer.judge.plan import FunctionPlan, Group, LaunchPlan, Written
-from stepscope.tracer.judge.record import Place
-from stepscope.tracer.judge.stored import StoredValues, Value
-from stepscope.tracer.judge.targets import DRAWS, CannotJudge, is_exact
+from stepscope.tracer.judge.recomputation import Recomputation, is_plain, member_of
+from stepscope.tracer.judge.stored import StoredValues
+from stepscope.tracer.judge.targets import DRAWS, CannotJudge
 from stepscope.tracer.judge.verdicts import CallVerdicts, Detail, Unwritten, Verdict
 
-MOVES = (
-    (random_moves(1), 1.0),
-    (upward, 1.0),
-    (downward, 1.0),
-    (random_moves(2), 1.0),
-    (random_moves(3), 1.0),
-    (random_moves(4), rule.DECIDED),
-    (upward, rule.DECIDED),
-    (downward, rule.DECIDED),
-)
-"""Ways in which inputs are moved, in the order in which they are used, with the multiple of half a unit."""
 NOT_DIRECT = "it is wrong, or an input is that could not be judged"
 
 
@@ -103,11 +91,11 @@ class CallJudge:
             written = {
                 one.untyped_storage().data_ptr()
                 for operand, one in zip(plan.operands, values, strict=True)
-                if operand.use in ("out", "inout") and _is_plain(one)
+                if operand.use in ("out", "inout") and is_plain(one)
             }
             for operand, value in zip(plan.operands, values, strict=True):
                 self._given.append(None)
-                if not _is_plain(value) or operand.use == "out":
+                if not is_plain(value) or operand.use == "out":
                     continue
                 if operand.holds is None:
                     if operand.use == "in" and not operand.is_open:
@@ -120,7 +108,7 @@ class CallJudge:
                     continue
                 self._integrity.look(position, operand.variable, operand.holds, value)
                 is_changed = value.untyped_storage().data_ptr() in written and self._wants(plan.kernel)
-                self._given[-1] = copied(value) if is_changed else value
+                self._given[-1] = copy_if_possible(value) if is_changed else value
 
     def after(self, site: int, values: Sequence[Any]) -> None:
         """Judge what a launch has written."""
@@ -133,11 +121,11 @@ class CallJudge:
         try:
             with _undisturbed(plan.may_draw):
                 for one in values:
-                    if _is_plain(one):
+                    if is_plain(one):
                         self._integrity.wrote_to(one, position)
                 for written in plan.written:
-                    value = _member(values, written)
-                    if _is_plain(value):
+                    value = member_of(values, written)
+                    if is_plain(value):
                         self._integrity.written(written.buffer, value, position)
                 self._judge(plan, position, values)
                 if any(one.buffer not in self._right for one in plan.written):
@@ -149,7 +137,7 @@ class CallJudge:
         """Look at what the call returns, which later calls read."""
         with _undisturbed():
             for operand, value in zip(self._plan.results, values, strict=True):
-                if operand.holds is not None and _is_plain(value):
+                if operand.holds is not None and is_plain(value):
                     self._integrity.look(None, operand.variable, operand.holds, value)
 
     def finish(self) -> None:
@@ -182,7 +170,7 @@ class CallJudge:
             self.result.not_judged[reasons[0]] += 1
 
     def _group(self, plan: LaunchPlan, group: Group, position: int, values: Sequence[Any]) -> list[Verdict]:
-        judging = _Judging(self._stored(), group, self._given, self._symbols, values)
+        judging = Recomputation(self._stored(), group, self._given, self._symbols, values)
         found = []
         for written in group.written:
             assert written.value is not None
@@ -191,6 +179,10 @@ class CallJudge:
                 why = None
             except CannotJudge as error:
                 comparison, why = None, str(error)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                comparison, why = None, NO_MEMORY
             doubtful = self._doubtful(plan)
             if comparison is not None and not comparison.broken and not (group.is_direct and doubtful):
                 self._right.add(written.buffer)
@@ -238,7 +230,7 @@ class CallJudge:
         if written.value is not None and written.value.mutations:
             nodes.insert(0, stored.mutators[stored.root(written.value.node)][written.value.mutations - 1])
         sources = [stored.nodes[name].source for name in [*nodes, *reversed(group.fragment.nodes())]]
-        value = _member(values, written)
+        value = member_of(values, written)
         return Detail(
             verdict,
             text_of(stored, group.fragment),
@@ -248,132 +240,6 @@ class CallJudge:
             list(value.shape),
             files,
         )
-
-
-class _Judging:
-    """The evaluation of one group in the modes that the verdicts need; each is done once."""
-
-    def __init__(
-        self,
-        stored: StoredValues,
-        group: Group,
-        given: Sequence[Any],
-        symbols: Mapping[str, int | float],
-        after: Sequence[Any],
-    ) -> None:
-        self._stored, self._group, self._given, self._symbols = stored, group, given, symbols
-        self._after = after
-        self._done: dict[str, Mapping[Value, Any] | CannotJudge] = {}
-        targets = {one.value.node for one in group.written if one.value is not None}
-        spacings = {name: _spacing(stored.nodes[name].dtype) for name in {*group.fragment.nodes(), *targets}}
-        self._spacing = max(spacings.values(), default=0.0)
-        between = [one for name, one in spacings.items() if name not in targets and one > 0.0]
-        self._distance = max(between, default=self._spacing) / 2
-        """How far inputs are moved: rounding in between is that of the values in between, not of inputs and results."""
-        self._is_exact = all(is_exact(stored.nodes[name].target) for name in group.fragment.nodes())
-        """Whether no value in between is rounded, so that moved inputs tell nothing."""
-
-    def comparison(self, written: Written) -> rule.Comparison:
-        """Compare one buffer. Raises CannotJudge."""
-        assert written.value is not None
-        assert written.place is not None
-        value = _member(self._after, written)
-        if not _is_plain(value):
-            raise CannotJudge("the buffer is no plain tensor")
-        compiled = self._part(value, written.place)
-        eager = self._target("same", SAME, written.value)
-        if tuple(eager.shape) != tuple(compiled.shape):
-            raise CannotJudge(f"the reference has the size {list(eager.shape)}, and the buffer {list(compiled.shape)}")
-        eager = eager.to(compiled.dtype)
-        if rule.equal(compiled, eager):
-            return rule.Comparison("equal")
-        found = rule.near(compiled, eager, self._spacing)
-        if found is not None:
-            return found
-        double = self._target("double", DOUBLE, written.value)
-        return rule.compare(compiled, eager, double, lambda count: self._moved(written.value, count), self._spacing)
-
-    def _moved(self, value: Value | None, count: int) -> list[Any]:
-        assert value is not None
-        if not self._spacing or self._is_exact:
-            return []
-        modes = [Mode(double=True, move=move, distance=self._distance * times) for move, times in MOVES[:count]]
-        return [self._target(f"moved {n}", mode, value) for n, mode in enumerate(modes)]
-
-    def _target(self, name: str, mode: Mode, value: Value) -> Any:
-        if name not in self._done:
-            self._done[name] = self._evaluated(mode)
-        found = self._done[name]
-        if isinstance(found, CannotJudge):
-            raise found
-        result = found[value]
-        if not hasattr(result, "dtype"):
-            raise CannotJudge("the reference is no tensor")
-        return result
-
-    def _evaluated(self, mode: Mode) -> Mapping[Value, Any] | CannotJudge:
-        device = next((one.device for one in self._after if hasattr(one, "device")), "cpu")
-        run = Run(self._stored, self._group.fragment, self._leaf, self._symbols, device, mode)
-        try:
-            return run.targets()
-        except CannotJudge as error:
-            return error
-        except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
-            if is_out_of_memory(error):
-                raise
-            what = "float64" if mode.double else "eager code"
-            lines = str(error).splitlines() or [repr(error)]
-            return CannotJudge(f"{what} cannot compute it: {lines[0][:160]}")
-
-    def _leaf(self, value: Value) -> Any:
-        position, place = self._group.leaves[value]
-        tensor = self._given[position]
-        if tensor is None:
-            raise CannotJudge(f"the contents of the buffer of {value.node} were not to be had")
-        return self._part(tensor, place)
-
-    def _part(self, tensor: Any, place: Place) -> Any:
-        """Return the part of a buffer that a place describes; sizes that are not known are those of the buffer."""
-        offset = int(number_of(place.offset, self._symbols))
-        try:
-            size = [int(number_of(one, self._symbols)) for one in place.size]
-            stride = [int(number_of(one, self._symbols)) for one in place.stride]
-        except CannotJudge:
-            return tensor
-        try:
-            return tensor.as_strided(size, stride, tensor.storage_offset() + offset)
-        except RuntimeError as error:
-            raise CannotJudge(f"the buffer has another form than the compiler recorded: {error}") from None
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    import torch
-
-    text = str(error)
-    is_cpu = isinstance(error, RuntimeError) and ("can't allocate memory" in text or "not enough memory" in text)
-    return is_cpu or isinstance(error, (MemoryError, torch.OutOfMemoryError))
-
-
-def _member(values: Sequence[Any], written: Written) -> Any:
-    value = values[written.position]
-    if written.item is None or not isinstance(value, (list, tuple)):
-        return value
-    return value[written.item] if written.item < len(value) else None
-
-
-def _is_plain(value: Any) -> bool:
-    import torch
-
-    return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
-
-
-def _spacing(dtype: str | None) -> float:
-    import torch
-
-    if dtype is None:
-        return 0.0
-    found = getattr(torch, dtype)
-    return float(torch.finfo(found).eps) if found.is_floating_point or found.is_complex else 0.0
 
 
 @contextmanager

@@ -15,10 +15,10 @@ from stepscope.tracer.inductor.captured_graph import CapturedGraph
 from stepscope.tracer.inductor.compile_layers import CompileLayers
 from stepscope.tracer.inductor.float64_mode import WIDER, Float64Mode, Rounding
 from stepscope.tracer.judge.backward_check import BackwardCheck, Before, gradients_of
-from stepscope.tracer.judge.call import is_out_of_memory
 from stepscope.tracer.judge.clones import Clones, NotComparable, copies, with_gradients
 from stepscope.tracer.judge.comparison import MOST_DIFFERENCES, Named, References, Side, structure, values
 from stepscope.tracer.judge.layers import Compare, Found, first_difference, tried
+from stepscope.tracer.judge.memory import is_out_of_memory
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.layer_checks import LayerCheck, TensorDifference
 from stepscope.tracer.schema.record import Record

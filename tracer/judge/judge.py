@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from stepscope.tracer.judge.call import CallJudge, Save, is_out_of_memory
+from stepscope.tracer.judge.call import CallJudge, Save
+from stepscope.tracer.judge.memory import NO_MEMORY, is_out_of_memory
 from stepscope.tracer.judge.plan import FunctionPlan
 from stepscope.tracer.judge.verdicts import CallVerdicts, Detail, Verdict
 from stepscope.tracer.schema.gaps import Skipped
@@ -24,6 +25,7 @@ CAPTURED = (
     "a CUDA graph captured the call and replays it from then on, so that no Python runs between its launches; "
     "without CUDA graphs the calls can be judged, and `--judge first` judges the call before the capture"
 )
+TOO_LITTLE_MEMORY = "there was not enough memory to recompute a launch; --judge-kernels judges fewer of them"
 MOST_DETAILS = 64
 """Maximum number of buffers of a call that are described."""
 
@@ -167,14 +169,15 @@ class Judge:
 
     def _lost(self, error: Exception) -> None:
         if is_out_of_memory(error):
-            why = "there was not enough memory to recompute a launch; --judge-kernels judges fewer at a time"
-            self._sink.skipped(Skipped("the rest of a judged call", why))
+            self._sink.skipped(Skipped("the rest of a judged call", TOO_LITTLE_MEMORY))
         else:
             self._sink.failed("judge", error)
 
     def end(self, judged: GuardedJudge, graph: int, call: int, step: int) -> None:
         """Write the verdicts of a call that has ended."""
         judged.finish()
+        if any(one.why_not == NO_MEMORY for one in judged.judge.result.verdicts):
+            self._sink.skipped(Skipped("verdicts on some launches", TOO_LITTLE_MEMORY, graph))
         records = [*_records(judged.judge.result, graph, call, step, judged.spent_ns), *_saved(judged.saved, call)]
         if self._asked or self._config.judge != "last":
             for record in records:

@@ -10,9 +10,9 @@ from typing import Any
 from stepscope.tracer.inductor import numeric_settings
 from stepscope.tracer.inductor.captured_graph import CapturedGraph
 from stepscope.tracer.inductor.compile_layers import InnerGraphs, Layer, LayerMissing, lines_of, running
-from stepscope.tracer.judge.call import is_out_of_memory
 from stepscope.tracer.judge.clones import NotComparable
 from stepscope.tracer.judge.comparison import Side
+from stepscope.tracer.judge.memory import is_out_of_memory
 from stepscope.tracer.schema.layer_checks import LayerStep, SettingTrial, TensorDifference
 
 INNER: tuple[Layer, ...] = ("aot", "joint", "post_grad")

@@ -1,0 +1,145 @@
+"""Recomputes the buffers that a launch wrote, and compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stepscope.tracer.judge import rule
+from stepscope.tracer.judge.evaluate import DOUBLE, SAME, Mode, Run, downward, random_moves, upward
+from stepscope.tracer.judge.expressions import number_of
+from stepscope.tracer.judge.memory import NO_MEMORY, is_out_of_memory
+from stepscope.tracer.judge.plan import Group, Written
+from stepscope.tracer.judge.record import Place
+from stepscope.tracer.judge.stored import StoredValues, Value
+from stepscope.tracer.judge.targets import CannotJudge, is_exact
+
+MOVES = (
+    (random_moves(1), 1.0),
+    (upward, 1.0),
+    (downward, 1.0),
+    (random_moves(2), 1.0),
+    (random_moves(3), 1.0),
+    (random_moves(4), rule.DECIDED),
+    (upward, rule.DECIDED),
+    (downward, rule.DECIDED),
+)
+"""Ways in which inputs are moved, in the order in which they are used, with the multiple of half a unit."""
+
+
+class Recomputation:
+    """The evaluation of one group in the modes that the verdicts need; each is done once."""
+
+    def __init__(
+        self,
+        stored: StoredValues,
+        group: Group,
+        given: Sequence[Any],
+        symbols: Mapping[str, int | float],
+        after: Sequence[Any],
+    ) -> None:
+        self._stored, self._group, self._given, self._symbols = stored, group, given, symbols
+        self._after = after
+        self._done: dict[str, Mapping[Value, Any] | CannotJudge] = {}
+        targets = {one.value.node for one in group.written if one.value is not None}
+        spacings = {name: _spacing(stored.nodes[name].dtype) for name in {*group.fragment.nodes(), *targets}}
+        self._spacing = max(spacings.values(), default=0.0)
+        between = [one for name, one in spacings.items() if name not in targets and one > 0.0]
+        self._distance = max(between, default=self._spacing) / 2
+        """How far inputs are moved: rounding in between is that of the values in between, not of inputs and results."""
+        self._is_exact = all(is_exact(stored.nodes[name].target) for name in group.fragment.nodes())
+        """Whether no value in between is rounded, so that moved inputs tell nothing."""
+
+    def comparison(self, written: Written) -> rule.Comparison:
+        """Compare one buffer. Raises CannotJudge."""
+        assert written.value is not None
+        assert written.place is not None
+        value = member_of(self._after, written)
+        if not is_plain(value):
+            raise CannotJudge("the buffer is no plain tensor")
+        compiled = self._part(value, written.place)
+        eager = self._target("same", SAME, written.value)
+        if tuple(eager.shape) != tuple(compiled.shape):
+            raise CannotJudge(f"the reference has the size {list(eager.shape)}, and the buffer {list(compiled.shape)}")
+        eager = eager.to(compiled.dtype)
+        if rule.equal(compiled, eager):
+            return rule.Comparison("equal")
+        found = rule.near(compiled, eager, self._spacing)
+        if found is not None:
+            return found
+        double = self._target("double", DOUBLE, written.value)
+        return rule.compare(compiled, eager, double, lambda count: self._moved(written.value, count), self._spacing)
+
+    def _moved(self, value: Value | None, count: int) -> list[Any]:
+        assert value is not None
+        if not self._spacing or self._is_exact:
+            return []
+        modes = [Mode(double=True, move=move, distance=self._distance * times) for move, times in MOVES[:count]]
+        return [self._target(f"moved {n}", mode, value) for n, mode in enumerate(modes)]
+
+    def _target(self, name: str, mode: Mode, value: Value) -> Any:
+        if name not in self._done:
+            self._done[name] = self._evaluated(mode)
+        found = self._done[name]
+        if isinstance(found, CannotJudge):
+            raise found
+        result = found[value]
+        if not hasattr(result, "dtype"):
+            raise CannotJudge("the reference is no tensor")
+        return result
+
+    def _evaluated(self, mode: Mode) -> Mapping[Value, Any] | CannotJudge:
+        device = next((one.device for one in self._after if hasattr(one, "device")), "cpu")
+        run = Run(self._stored, self._group.fragment, self._leaf, self._symbols, device, mode)
+        try:
+            return run.targets()
+        except CannotJudge as error:
+            return error
+        except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+            if is_out_of_memory(error):
+                return CannotJudge(NO_MEMORY)
+            what = "float64" if mode.double else "eager code"
+            lines = str(error).splitlines() or [repr(error)]
+            return CannotJudge(f"{what} cannot compute it: {lines[0][:160]}")
+
+    def _leaf(self, value: Value) -> Any:
+        position, place = self._group.leaves[value]
+        tensor = self._given[position]
+        if tensor is None:
+            raise CannotJudge(f"the buffer of {value.node} was overwritten, or there was not enough memory to copy it")
+        return self._part(tensor, place)
+
+    def _part(self, tensor: Any, place: Place) -> Any:
+        """Return the part of a buffer that a place describes; sizes that are not known are those of the buffer."""
+        offset = int(number_of(place.offset, self._symbols))
+        try:
+            size = [int(number_of(one, self._symbols)) for one in place.size]
+            stride = [int(number_of(one, self._symbols)) for one in place.stride]
+        except CannotJudge:
+            return tensor
+        try:
+            return tensor.as_strided(size, stride, tensor.storage_offset() + offset)
+        except RuntimeError as error:
+            raise CannotJudge(f"the buffer has another form than the compiler recorded: {error}") from None
+
+
+def member_of(values: Sequence[Any], written: Written) -> Any:
+    value = values[written.position]
+    if written.item is None or not isinstance(value, (list, tuple)):
+        return value
+    return value[written.item] if written.item < len(value) else None
+
+
+def is_plain(value: Any) -> bool:
+    import torch
+
+    return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
+
+
+def _spacing(dtype: str | None) -> float:
+    import torch
+
+    if dtype is None:
+        return 0.0
+    found = getattr(torch, dtype)
+    return float(torch.finfo(found).eps) if found.is_floating_point or found.is_complex else 0.0
