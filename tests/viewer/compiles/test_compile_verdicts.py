@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from stepscope.tracer.schema.gaps import CompileError
+from stepscope.tracer.schema.process_ends import End, Frame, UncaughtException
 from stepscope.viewer.compiles.queries.compiles import compile_detail, list_compiles
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.store.distributed_ingest.parent_strings import StringsBeside
@@ -118,6 +119,22 @@ def test_what_a_fake_tensor_raised_is_in_the_title(opened: Opened) -> None:
     trace = opened(compile_logs.metrics(log, 0, 0, fail_type="TorchRuntimeError", fail_reason=reason))
     cause = "TorchRuntimeError: RuntimeError when making fake tensor call: RuntimeError('4 X 7')"
     assert [found.title for found in all_findings(trace)] == [f"Compiling forward (model.py:10) failed: {cause}"]
+
+
+@pytest.mark.parametrize("is_caught", [False, True])
+def test_an_error_of_a_compile_that_ended_the_program_is_told_once(opened: Opened, is_caught: bool) -> None:
+    log = begun(LogBuilder().record(run()), MAIN, compile_logs.FORWARD)
+    log = compile_logs.metrics(log, 0, 0, fail_type="TorchRuntimeError", fail_reason="the shapes do not match")
+    said = "another cause" if is_caught else "the shapes do not match"
+    frame = Frame("/env/site-packages/torch/_dynamo/exc.py", 723, "unimplemented", "raise Unsupported(")
+    log.record(UncaughtException("torch._dynamo.exc.TorchRuntimeError", said, [frame])).record(End("exit", 9_000))
+    findings = {found.kind: (found.severity, found.title) for found in all_findings(opened(log))}
+    failed = "Compiling forward (model.py:10) failed: TorchRuntimeError: the shapes do not match"
+    if is_caught:
+        assert findings.pop("exception")[1].startswith("The program ended with torch._dynamo.exc.TorchRuntimeError")
+        assert findings == {"compile_failure": ("info", f"{failed}; the program went on")}
+    else:
+        assert findings == {"compile_failure": ("critical", f"{failed}; the program ended")}
 
 
 def test_the_reason_in_a_title_and_the_line_below_it_are_of_one_recompile(opened: Opened) -> None:

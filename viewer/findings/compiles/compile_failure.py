@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.crash.queries.raised_calls import FailedNodeRow, failed_nodes
-from stepscope.viewer.findings.compiles.compile_fates import SEVERITIES, Fate, Fates
+from stepscope.viewer.findings.compiles.compile_fates import SEVERITIES, Fate, Fates, failed_compiles
 from stepscope.viewer.findings.evidence import (
     Evidence,
     Timed,
@@ -29,12 +29,7 @@ SUMMARY = "A compile failed"
 
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per frame and cause, over all logs in which it is the same."""
-    recorded = {run.log for run in evidence.runs if run.format_version is not None}
-    events = [
-        event
-        for event in evidence.compile_events("compile_failure")
-        if event.status != "skipped" and not (event.status == "unfinished" and event.log in recorded)
-    ]
+    events = failed_compiles(evidence)
     if not events:
         return []
     fates = Fates(evidence)
@@ -51,8 +46,7 @@ def _finding(group: list[CompileEvent], fate: Fate, logs: int, nodes: dict[tuple
     node = nodes.get((first.log, first.compile_id))
     node = node if node is not None and node.text in first.text else None
     title = f"Compiling {first.name} failed{times(len(group))}{in_logs(logs)}: {first.cause}"
-    if fate == "went on":
-        title += "; the program went on"
+    title += {"went on": "; the program went on", "died": "; the program ended", "unknown": ""}[fate]
     if first.status == "unfinished":
         title = f"{first.name} was not compiled completely{in_logs(logs)}: {first.cause}"
     return first.time_ns, Finding(

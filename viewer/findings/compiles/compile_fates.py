@@ -15,6 +15,16 @@ SEVERITIES: dict[Fate, Severity] = {"died": "critical", "unknown": "warning", "w
 _SHORTEST, _LONGEST = 8, 200
 
 
+def failed_compiles(evidence: Evidence) -> list[CompileEvent]:
+    """Return the compiles that ended with an error, or that a log of PyTorch alone ends with."""
+    recorded = {run.log for run in evidence.runs if run.format_version is not None}
+    return [
+        event
+        for event in evidence.compile_events("compile_failure")
+        if event.status != "skipped" and not (event.status == "unfinished" and event.log in recorded)
+    ]
+
+
 class Fates:
     """Returns the fates after failed compiles, for which it reads the common data once."""
 
@@ -35,6 +45,15 @@ class Fates:
         if run.format_version is None or is_running(run):
             return "unknown"
         return "died"
+
+
+def ended_by_a_compile(evidence: Evidence) -> set[int]:
+    """Return the logs of programs that ended by the error of a compile."""
+    uncaught = uncaught_exceptions(evidence.trace)
+    if not uncaught:
+        return set()
+    failed = failed_compiles(evidence)
+    return {event.log for event in failed if event.log in uncaught and _is_same(event, uncaught[event.log].text)}
 
 
 def _is_same(event: CompileEvent, text: str) -> bool:

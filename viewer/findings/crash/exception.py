@@ -1,11 +1,13 @@
 """An uncaught exception ended a recorded program, and it came neither from generated code nor from a device.
-KeyboardInterrupt and SystemExit do not count."""
+KeyboardInterrupt and SystemExit do not count. An exception by which a compile failed is a finding of the kind
+compile_failure instead."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from stepscope.viewer.crash.queries.raised_calls import raised_calls
+from stepscope.viewer.findings.compiles.compile_fates import ended_by_a_compile
 from stepscope.viewer.findings.crash.crash import page_of, proof_lines
 from stepscope.viewer.findings.crash.deaths import Death, cpp_facts, deaths, same
 from stepscope.viewer.findings.crash.raised_call import ended
@@ -18,7 +20,8 @@ SUMMARY = "An uncaught exception ended the program"
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per process, and one for all runs of --crash with the same cause."""
     raised = {row.log for row in raised_calls(evidence.trace) if ended(evidence.trace, row)}
-    died = [death for death in deaths(evidence.trace) if death.kind == "exception" and death.run.log not in raised]
+    told = raised | ended_by_a_compile(evidence)
+    died = [death for death in deaths(evidence.trace) if death.kind == "exception" and death.run.log not in told]
     return [(group[0].at.time_unix_ns or 0, _finding(group)) for group in grouped(died, same)]
 
 
