@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,6 +58,13 @@ class Part:
         return PART_MEANINGS[self.kind]
 
 
+def in_order(sums: Mapping[tuple[PartKind, SourceLine | None], int]) -> list[Part]:
+    """Return the parts that have time in the order of `PART_NAMES`, the longest first."""
+    order = list(PART_NAMES)
+    found = (Part(kind, value, line) for (kind, line), value in sums.items() if value > 0)
+    return sorted(found, key=lambda part: (order.index(part.kind), -part.duration_ns))
+
+
 @dataclass(frozen=True)
 class StepSplit:
     """The time from the end of the step before to the end of a step, in parts."""
@@ -97,3 +105,15 @@ class RunSplit:
     """Mean time of these steps."""
     parts: list[Part]
     verdict: str | None
+
+
+@dataclass(frozen=True)
+class TypicalSteps:
+    """The typical steps of one log."""
+
+    steps: list[int]
+    """Their numbers in order."""
+    spans: list[tuple[int, int]]
+    """Their start and end on the monotonic clock of the log."""
+    times: dict[PartKind, list[int]]
+    """Time (ns) of each of these steps, by kind of part; kinds without time are left out."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End
 from stepscope.tracer.schema.steps import DataWait, StepMarks
 from stepscope.viewer.speed.queries.periods import Periods
-from stepscope.viewer.speed.queries.splits import run_splits, step_splits
+from stepscope.viewer.speed.queries.runs import run_splits
+from stepscope.viewer.speed.queries.splits import step_splits
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, graph, run
 
@@ -58,6 +59,7 @@ def inside(spans: Sequence[tuple[int, int]], start: int, end: int) -> set[int]:
     return {at for first, last in spans for at in range(first, last)} & set(range(start, end))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SPANS, SPANS, st.integers(0, 80), st.integers(0, 80))
 def test_periods_cover_what_their_spans_cover(
     spans: list[tuple[int, int]], others: list[tuple[int, int]], start: int, end: int

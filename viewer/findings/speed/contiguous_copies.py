@@ -5,15 +5,19 @@ names the kernel that takes most of this time, and is a warning from 30 % on."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
 from stepscope.viewer.findings.speed.costs import (
+    Slowness,
     amount,
     facts_of,
     is_costly,
+    one_per_cause,
     severity_of,
     steady_runs,
-    steady_steps,
-    time_of,
+    steps_of_runs,
 )
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.speed.queries.launch_costs import SiteCost, layout_copies
@@ -24,15 +28,20 @@ SUMMARY = "Copies to another layout take much of each step"
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per log."""
-    found = []
-    for run in steady_runs(evidence):
-        steps = [one.step for one in steady_steps(evidence, run)]
-        copies = layout_copies(evidence.trace, run.log, steps)
-        spent = round(sum(copy.duration_ns for copy in copies) / len(steps))
-        if is_costly(spent, run.typical_ns):
-            found.append((time_of(evidence, run.log), _finding(run, steps, copies, spent)))
-    return found
+    """Return one finding for all logs in which the same kernel copies most."""
+    return one_per_cause(evidence, _slow(evidence))
+
+
+def _slow(evidence: Evidence) -> Iterator[Slowness]:
+    runs = steady_runs(evidence)
+    steps = steps_of_runs(evidence, runs)
+    found = layout_copies(evidence.trace, steps)
+    for run in runs:
+        copies = found.get(run.log, [])
+        spent = round(sum(copy.duration_ns for copy in copies) / len(steps[run.log]))
+        if copies and is_costly(spent, run.typical_ns):
+            cause = copies[0].kernel, copies[0].source
+            yield Slowness(cause, run, spent, partial(_finding, run, steps[run.log], copies, spent))
 
 
 def _finding(run: RunSplit, steps: list[int], copies: list[SiteCost], spent: int) -> Finding:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from stepscope.viewer.compiles.queries.compile_steps import compile_time, steps_of_compiles
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.findings.evidence import Evidence, grouped
-from stepscope.viewer.speed.queries.splits import run_splits
+from stepscope.viewer.speed.queries.runs import run_splits
 from stepscope.viewer.speed.rows import RunSplit
 
 LEAST_RUN_SHARE, LEAST_RECOMPILE_NS = 0.2, 1_000_000_000
@@ -32,8 +32,11 @@ def costly_recompiles(evidence: Evidence) -> list[CostlyRecompiles]:
     limited = {(event.log, event.frame_id) for event in evidence.compile_events("recompile_limit")}
     runs = {run.log: run for run in run_splits(evidence.trace)}
     frames = grouped(events, lambda event: (event.log, event.frame_id))
-    open_frames = [group for group in frames if (group[0].log, group[0].frame_id) not in limited]
-    found = [_costs(evidence, group, runs[group[0].log]) for group in open_frames if group[0].log in runs]
+    found = [
+        _costs(evidence, group, runs[group[0].log])
+        for group in frames
+        if len(group) >= LEAST_STEPS and group[0].log in runs and (group[0].log, group[0].frame_id) not in limited
+    ]
     return [one for one in found if one is not None]
 
 
@@ -43,4 +46,5 @@ def _costs(evidence: Evidence, group: list[CompileEvent], run: RunSplit) -> Cost
     took = compile_time(evidence.trace, compiles) or 0
     is_often = len(steps) >= max(LEAST_STEPS, STEP_SHARE * run.steps)
     is_long = took >= max(LEAST_RECOMPILE_NS, LEAST_RUN_SHARE * run.duration_ns)
-    return CostlyRecompiles(group, steps, took, run.duration_ns) if is_often and is_long else None
+    is_known = run.duration_ns > 0
+    return CostlyRecompiles(group, steps, took, run.duration_ns) if is_known and is_often and is_long else None

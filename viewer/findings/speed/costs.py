@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from stepscope.viewer.compiles.queries.events import CompileEvent
-from stepscope.viewer.findings.evidence import Evidence
-from stepscope.viewer.overview.rows import Severity
-from stepscope.viewer.speed.queries.splits import run_splits, step_splits, typical_steps
+from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, logs_of
+from stepscope.viewer.overview.rows import Finding, Severity
+from stepscope.viewer.speed.queries.runs import run_splits, typical_steps
 from stepscope.viewer.speed.queries.verdict import share_text
-from stepscope.viewer.speed.rows import Part, RunSplit, StepSplit
-from stepscope.viewer.text.formats import format_ns
+from stepscope.viewer.speed.rows import Part, RunSplit, TypicalSteps
+from stepscope.viewer.text.formats import format_ns, plural
 
 LEAST_STEPS = 4
 """Minimum number of typical steps from which something is concluded."""
@@ -26,9 +27,40 @@ def steady_runs(evidence: Evidence) -> list[RunSplit]:
     return [run for run in found if run.typical_steps >= LEAST_STEPS and not _compiles(run.parts)]
 
 
-def steady_steps(evidence: Evidence, run: RunSplit) -> list[StepSplit]:
-    """Return the typical steps of a log in their order."""
-    return sorted(typical_steps(list(step_splits(evidence.trace, run.log).values())), key=lambda one: one.step)
+def steady_steps(evidence: Evidence, run: RunSplit) -> TypicalSteps:
+    """Return the typical steps of a log."""
+    return typical_steps(evidence.trace)[run.log]
+
+
+def steps_of_runs(evidence: Evidence, runs: Iterable[RunSplit]) -> dict[int, list[int]]:
+    """Return the numbers of the typical steps of logs, by log."""
+    return {run.log: steady_steps(evidence, run).steps for run in runs}
+
+
+class Slowness(NamedTuple):
+    """What makes the steps of one log slow."""
+
+    cause: Hashable
+    """The same in all logs that share a finding."""
+    run: RunSplit
+    part_ns: int
+    build: Callable[[], Finding]
+    """Returns the finding about this log."""
+
+
+def one_per_cause(evidence: Evidence, found: Iterable[Slowness]) -> list[Timed]:
+    """Return the findings, one for all logs with the same cause: about that in which it takes the largest share."""
+    return [_worst(evidence, group) for group in grouped(found, lambda one: one.cause)]
+
+
+def _worst(evidence: Evidence, group: Sequence[Slowness]) -> Timed:
+    worst = max(group, key=lambda one: one.part_ns / one.run.typical_ns)
+    finding = worst.build()
+    if len(group) > 1:
+        others = plural(len(group) - 1, "other log")
+        proof = [*finding.proof, f"The same takes at most this share of a step in {others}."]
+        finding = replace(finding, proof=proof, evidence={**finding.evidence, **logs_of(len(group))})
+    return time_of(evidence, worst.run.log), finding
 
 
 def _compiles(parts: Sequence[Part]) -> bool:
@@ -61,8 +93,8 @@ def facts_of(run: RunSplit, part_ns: int) -> dict[str, Any]:
 
 def step_page(evidence: Evidence, run: RunSplit) -> str:
     """Return the address of a typical step."""
-    steps = steady_steps(evidence, run)
-    return f"/steps/{steps[len(steps) // 2].step}?log={run.log}"
+    steps = steady_steps(evidence, run).steps
+    return f"/steps/{steps[len(steps) // 2]}?log={run.log}"
 
 
 class HotBreak(NamedTuple):

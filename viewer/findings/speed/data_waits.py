@@ -1,18 +1,24 @@
 """The program waits at least 15 % and 1 ms of each typical step for the next batch of a `torch.utils.data.DataLoader`.
 Typical steps are those of medium duration in which nothing was compiled; there must be four. The finding is a warning
-from 30 % on. If the loader has no worker processes, the program itself makes the batch in this time."""
+from 30 % on. If the loader has no worker processes, the program itself makes the batch in this time. Waits of threads
+other than that in which a step begins do not count: they fetch batches while graphs run."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
 from stepscope.viewer.findings.speed.costs import (
+    Slowness,
     amount,
     facts_of,
     is_costly,
+    one_per_cause,
     severity_of,
     steady_runs,
+    steady_steps,
     step_page,
-    time_of,
 )
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import Finding
@@ -24,17 +30,20 @@ TITLE_IS_MEASURED = True
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per log."""
-    found = []
+    """Return one finding for all logs that wait at the same place."""
+    return one_per_cause(evidence, _slow(evidence))
+
+
+def _slow(evidence: Evidence) -> Iterator[Slowness]:
     for run in steady_runs(evidence):
         waited = sum(part.duration_ns for part in run.parts if part.kind == "data")
         if is_costly(waited, run.typical_ns):
-            found.append((time_of(evidence, run.log), _finding(evidence, run, waited)))
-    return found
+            most = longest_waits(evidence.trace, run.log, steady_steps(evidence, run).spans)
+            if most is not None:
+                yield Slowness(most, run, waited, partial(_finding, evidence, run, waited, most))
 
 
-def _finding(evidence: Evidence, run: RunSplit, waited: int) -> Finding:
-    most = longest_waits(evidence.trace, run.log)
+def _finding(evidence: Evidence, run: RunSplit, waited: int, most: DataWaitRow) -> Finding:
     return Finding(
         kind="data_waits",
         severity=severity_of(waited / run.typical_ns),

@@ -6,14 +6,18 @@ may be meant; it is a warning from 50 % on."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
 from stepscope.viewer.findings.speed.costs import (
+    Slowness,
     amount,
     facts_of,
     is_costly,
+    one_per_cause,
     steady_runs,
-    steady_steps,
-    time_of,
+    steps_of_runs,
 )
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.speed.queries.launch_costs import SiteCost, full_precision_products
@@ -25,17 +29,20 @@ _LEAST_CAPABILITY, HALF = 8.0, 0.5
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per log."""
-    found = []
-    for run in steady_runs(evidence):
-        if not _has_tensor_cores(evidence, run):
-            continue
-        steps = [one.step for one in steady_steps(evidence, run)]
-        products = full_precision_products(evidence.trace, run.log, steps)
-        spent = round(sum(product.duration_ns for product in products) / len(steps))
-        if is_costly(spent, run.typical_ns):
-            found.append((time_of(evidence, run.log), _finding(run, steps, products, spent)))
-    return found
+    """Return one finding for all logs in which the same product takes most."""
+    return one_per_cause(evidence, _slow(evidence))
+
+
+def _slow(evidence: Evidence) -> Iterator[Slowness]:
+    runs = [run for run in steady_runs(evidence) if _has_tensor_cores(evidence, run)]
+    steps = steps_of_runs(evidence, runs)
+    found = full_precision_products(evidence.trace, steps)
+    for run in runs:
+        products = found.get(run.log, [])
+        spent = round(sum(product.duration_ns for product in products) / len(steps[run.log]))
+        if products and is_costly(spent, run.typical_ns):
+            cause = products[0].kernel, products[0].source
+            yield Slowness(cause, run, spent, partial(_finding, run, steps[run.log], products, spent))
 
 
 def _has_tensor_cores(evidence: Evidence, run: RunSplit) -> bool:

@@ -5,15 +5,17 @@ The share is the time that the steps take beyond the first three. The finding is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from statistics import mean
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
-from stepscope.viewer.findings.speed.costs import LEAST_NS, severity_of, time_of
+from stepscope.viewer.findings.speed.costs import LEAST_NS, Slowness, one_per_cause, severity_of
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.speed.queries.runs import run_splits
 from stepscope.viewer.speed.queries.sizes import SizeCourse, size_courses
-from stepscope.viewer.speed.queries.splits import run_splits, step_splits
+from stepscope.viewer.speed.queries.splits import step_splits
 from stepscope.viewer.speed.rows import RunSplit, StepSplit
 from stepscope.viewer.text.formats import format_ns
 
@@ -23,20 +25,27 @@ LEAST_STEPS, GROWTH, FIRST = 6, 1.5, 3
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per log."""
-    found = [_of_run(evidence, run) for run in run_splits(evidence.trace) if run.steps > LEAST_STEPS]
-    return [one for one in found if one is not None]
+    """Return one finding for all logs in which the same size grows."""
+    return one_per_cause(evidence, _slow(evidence))
 
 
-def _of_run(evidence: Evidence, run: RunSplit) -> Timed | None:
-    splits = step_splits(evidence.trace, run.log)
-    for course in size_courses(evidence.trace, run.log):
-        known = [(size, splits[step]) for step, size in course.sizes.items() if step in splits]
-        quiet = [(size, split) for size, split in known[1:] if not split.of("compile")]
-        if _grows([size for size, _ in quiet]) and _slows(times := [_work(split) for _, split in quiet]):
-            steps = [split.step for _, split in quiet]
-            return time_of(evidence, run.log), _finding(run, course, steps, [size for size, _ in quiet], times)
-    return None
+def _slow(evidence: Evidence) -> Iterator[Slowness]:
+    runs = {run.log: run for run in run_splits(evidence.trace) if run.steps > LEAST_STEPS}
+    for log, courses in size_courses(evidence.trace, list(runs)).items():
+        splits = step_splits(evidence.trace, log)
+        found = (_of_course(runs[log], course, splits) for course in courses)
+        first = next((one for one in found if one is not None), None)
+        if first is not None:
+            yield first
+
+
+def _of_course(run: RunSplit, course: SizeCourse, splits: Mapping[int, StepSplit]) -> Slowness | None:
+    known = [(size, splits[step]) for step, size in course.sizes.items() if step in splits]
+    quiet = [(size, split) for size, split in known[1:] if not split.of("compile")]
+    if not (_grows([size for size, _ in quiet]) and _slows(times := [_work(split) for _, split in quiet])):
+        return None
+    steps, sizes = [split.step for _, split in quiet], [size for size, _ in quiet]
+    return Slowness(course.name, run, times[-1] - times[0], partial(_finding, run, course, steps, sizes, times))
 
 
 def _work(split: StepSplit) -> int:

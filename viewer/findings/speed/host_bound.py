@@ -7,16 +7,20 @@ half. It needs four typical steps, those of medium duration in which nothing was
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+
 from stepscope.viewer.compiles.queries.cuda_graphs import cuda_graphs
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
 from stepscope.viewer.findings.speed.costs import (
     LEAST_NS,
+    Slowness,
     amount,
     facts_of,
+    one_per_cause,
     steady_runs,
-    steady_steps,
     step_page,
-    time_of,
+    steps_of_runs,
 )
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.speed.queries.launch_costs import device_time, short_launches
@@ -35,45 +39,46 @@ HALF, SHORT_NS, LEAST_LAUNCHES, LEAST_HOST_NS = 0.5, 5_000, 100, 300_000
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per log."""
-    found = []
-    for run in steady_runs(evidence):
-        one = _on_device(evidence, run) if _time(run, "launching") else _on_cpu(evidence, run)
-        if one is not None:
-            found.append((time_of(evidence, run.log), one))
-    return found
+    """Return one finding for all logs on a CPU, and one for those on a GPU."""
+    runs = steady_runs(evidence)
+    on_device = [run for run in runs if _time(run, "launching")]
+    on_cpu = [run for run in runs if not _time(run, "launching")]
+    return one_per_cause(evidence, [*_on_device(evidence, on_device), *_on_cpu(evidence, on_cpu)])
 
 
 def _time(run: RunSplit, kind: PartKind) -> int:
     return sum(part.duration_ns for part in run.parts if part.kind == kind)
 
 
-def _on_cpu(evidence: Evidence, run: RunSplit) -> Finding | None:
-    steps = [one.step for one in steady_steps(evidence, run)]
-    count, total = (round(value / len(steps)) for value in short_launches(evidence.trace, run.log, steps, SHORT_NS))
-    host = total + _time(run, "host")
-    if count < LEAST_LAUNCHES or host < max(LEAST_HOST_NS, HALF * run.typical_ns):
-        return None
-    each = format_ns(round(total / count))
-    title = f"{amount(host, run.typical_ns)} is the cost of calling kernels: {count:,} launches take {each} each"
-    return _finding(evidence, run, host, title, [_ADVICE], {"launches": count})
+def _on_cpu(evidence: Evidence, runs: list[RunSplit]) -> Iterator[Slowness]:
+    steps = steps_of_runs(evidence, runs)
+    found = short_launches(evidence.trace, steps, SHORT_NS)
+    for run in runs:
+        count, total = (round(value / len(steps[run.log])) for value in found.get(run.log, (0, 0)))
+        host = total + _time(run, "host")
+        if count < LEAST_LAUNCHES or host < max(LEAST_HOST_NS, HALF * run.typical_ns):
+            continue
+        each = format_ns(round(total / count))
+        title = f"{amount(host, run.typical_ns)} is the cost of calling kernels: {count:,} launches take {each} each"
+        yield Slowness("cpu", run, host, partial(_finding, evidence, run, host, title, [_ADVICE], {"launches": count}))
 
 
-def _on_device(evidence: Evidence, run: RunSplit) -> Finding | None:
-    steps = [one.step for one in steady_steps(evidence, run)]
-    total = device_time(evidence.trace, run.log, steps)
-    host = _time(run, "launching") + _time(run, "host")
-    if total is None or host < max(LEAST_HOST_NS, HALF * run.typical_ns):
-        return None
-    busy = round(total / len(steps))
-    if busy > HALF * run.typical_ns:
-        return None
-    idle = share_text(run.typical_ns - busy, run.typical_ns)
-    title = (
-        f"Host-bound: the device is idle {idle} of a step ({format_ns(run.typical_ns)}), because launching its kernels"
-        f" takes {format_ns(host)} and running them {format_ns(busy)}"
-    )
-    return _finding(evidence, run, host, title, _cuda_graphs(evidence), {"device_ns": busy})
+def _on_device(evidence: Evidence, runs: list[RunSplit]) -> Iterator[Slowness]:
+    found = device_time(evidence.trace, steps_of_runs(evidence, runs))
+    for run in runs:
+        host = _time(run, "launching") + _time(run, "host")
+        if run.log not in found or host < max(LEAST_HOST_NS, HALF * run.typical_ns):
+            continue
+        busy = round(found[run.log] / run.typical_steps)
+        if busy > HALF * run.typical_ns:
+            continue
+        idle = share_text(run.typical_ns - busy, run.typical_ns)
+        title = (
+            f"Host-bound: the device is idle {idle} of a step ({format_ns(run.typical_ns)}), because launching its"
+            f" kernels takes {format_ns(host)} and running them {format_ns(busy)}"
+        )
+        proof = _cuda_graphs(evidence)
+        yield Slowness("gpu", run, host, partial(_finding, evidence, run, host, title, proof, {"device_ns": busy}))
 
 
 def _cuda_graphs(evidence: Evidence) -> list[str]:

@@ -6,7 +6,17 @@ instead. The finding is a warning."""
 from __future__ import annotations
 
 from stepscope.viewer.findings.compiles.guard_changes import advice_lines, guard_changes
-from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, place_of, recompiles_page, rule_of
+from stepscope.viewer.findings.evidence import (
+    MOST_EXAMPLES,
+    Evidence,
+    Timed,
+    alike_in_logs,
+    in_logs,
+    logs_of,
+    place_of,
+    recompiles_page,
+    rule_of,
+)
 from stepscope.viewer.findings.speed.costly_recompiles import CostlyRecompiles, costly_recompiles
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import format_ns, plural, steps_text
@@ -15,11 +25,13 @@ SUMMARY = "Recompiles take much of the run"
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per frame and log."""
-    return [_finding(one) for one in costly_recompiles(evidence)]
+    """Return one finding per frame, over all logs in which it is the same: about that with the largest share."""
+    found = {id(one.events): one for one in costly_recompiles(evidence)}
+    groups = [[found[id(events)] for events in same] for same in alike_in_logs(one.events for one in found.values())]
+    return [_finding(max(group, key=lambda one: one.duration_ns / one.run_ns), len(group)) for group in groups]
 
 
-def _finding(one: CostlyRecompiles) -> Timed:
+def _finding(one: CostlyRecompiles, logs: int) -> Timed:
     first, last, count = one.events[0], one.events[-1], len(one.events)
     changes = guard_changes(one.events)
     often = (
@@ -30,11 +42,12 @@ def _finding(one: CostlyRecompiles) -> Timed:
         kind="recompiles_each_step",
         severity="warning",
         title=f"{plural(count, 'recompile')} of {first.name} took {format_ns(one.duration_ns)} of the"
-        f" {format_ns(one.run_ns)} of this run{most}",
+        f" {format_ns(one.run_ns)} of this run{in_logs(logs)}{most}",
         rule=rule_of(__doc__),
         evidence={
             "share": round(one.duration_ns / one.run_ns, 4),
             "recompiles": count,
+            **logs_of(logs),
             "recompile_ns": one.duration_ns,
             "run_ns": one.run_ns,
             "compile_ids": [event.compile_id for event in one.events[:MOST_EXAMPLES]],

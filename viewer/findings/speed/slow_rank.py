@@ -1,10 +1,11 @@
 """One rank of a run needs more time per step than the others for the same part of it: its kernels, host work between
 launches, a graph break, waiting for data or other work between the steps. In three quarters of its typical steps this
 part takes at least 1.3 times as long as in three quarters of those of the other ranks, and the difference of the
-medians is at least 15 % of its step and 1 ms. The other ranks then wait for it in the next collective. Kernels are left
-out if compiled graphs contain collectives, because waiting in them is time of kernels. Typical steps are those of
-medium duration in which nothing was compiled; each rank needs four. There is one finding per run, about the largest
-difference; it is a warning."""
+medians is at least 15 % of its step and 1 ms. The other ranks then wait for it in the next collective, so that their
+steps take as long as its own; if they take less than five sixths of that, the ranks do not wait for each other and
+there is no finding. Kernels are left out if compiled graphs contain collectives, because waiting in them is time of
+kernels. Typical steps are those of medium duration in which nothing was compiled; each rank needs four. There is one
+finding per run, about the largest difference; it is a warning."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from stepscope.viewer.text.formats import format_ns
 SUMMARY = "One rank is slower than the others"
 TITLE_IS_MEASURED = True
 
-FACTOR = 1.3
+FACTOR, TOGETHER = 1.3, 1.2
+MOST_APART = 3
+"""Number of ranks, those that take longest, that are compared with all others."""
 _PARTS: tuple[PartKind, ...] = ("kernels", "host", "break", "data", "outside")
 
 
@@ -49,14 +52,20 @@ def find(evidence: Evidence) -> list[Timed]:
 
 def _excesses(evidence: Evidence, runs: list[RunSplit]) -> Iterator[_Excess]:
     kinds = _PARTS[1:] if has_collectives(evidence.trace) else _PARTS
+    steps = {run.log: steady_steps(evidence, run) for run in runs}
     for kind in kinds:
-        times = {run.log: [step.of(kind) for step in steady_steps(evidence, run)] for run in runs}
-        for run in runs:
+        times = {log: typical.times.get(kind, [0] * len(typical.steps)) for log, typical in steps.items()}
+        for run in sorted(runs, key=lambda run: median(times[run.log]), reverse=True)[:MOST_APART]:
             own, others = times[run.log], [time for log, of in times.items() if log != run.log for time in of]
             excess = _Excess(run, kind, round(median(own)), round(median(others)))
             is_apart = quantiles(own)[0] >= FACTOR * quantiles(others)[2]
-            if is_apart and is_costly(excess.excess_ns, run.typical_ns):
+            if is_apart and is_costly(excess.excess_ns, run.typical_ns) and _is_waited_for(run, runs):
                 yield excess
+
+
+def _is_waited_for(run: RunSplit, runs: list[RunSplit]) -> bool:
+    """Return whether the steps of the other ranks take about as long as those of `run`."""
+    return run.typical_ns <= TOGETHER * median(one.typical_ns for one in runs if one.log != run.log)
 
 
 def _finding(evidence: Evidence, most: _Excess, ranks: int) -> Finding:

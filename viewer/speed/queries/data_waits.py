@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
+
+_WAITS = """
+    WITH spans AS (SELECT unnest($2) AS start_ns, unnest($3) AS end_ns)
+    SELECT workers, file, line FROM data_waits w JOIN spans s
+      ON w.start_ns < s.end_ns AND w.start_ns + w.duration_ns > s.start_ns
+    WHERE w.log = $1 AND w.thread IN (SELECT thread FROM calls WHERE log = $1 AND depth = 0) GROUP BY ALL
+    ORDER BY sum(least(w.start_ns + w.duration_ns, s.end_ns) - greatest(w.start_ns, s.start_ns)) DESC LIMIT 1
+"""
 
 
 class DataWaitRow(NamedTuple):
@@ -16,11 +25,6 @@ class DataWaitRow(NamedTuple):
     line: int | None
 
 
-def longest_waits(trace: Trace, log: int) -> DataWaitRow:
-    """Return the place at which the program waited longest in all; raises IndexError if it never waited."""
-    return sql.records(
-        DataWaitRow,
-        trace,
-        "SELECT workers, file, line FROM data_waits WHERE log = ? GROUP BY ALL ORDER BY sum(duration_ns) DESC LIMIT 1",
-        [log],
-    )[0]
+def longest_waits(trace: Trace, log: int, spans: Sequence[tuple[int, int]]) -> DataWaitRow | None:
+    """Return the place at which the program waited longest in all within spans of time; None if it never waited."""
+    return sql.record(DataWaitRow, trace, _WAITS, [log, [start for start, _ in spans], [end for _, end in spans]])

@@ -2,53 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
-_SHORT = """
-    SELECT count(*), coalesce(sum(l.duration_ns), 0)::BIGINT FROM launches l JOIN sites s ON s.site = l.site
-    WHERE l.log = $log AND list_contains($steps, l.step) AND s.kind <> 'subgraph' AND l.duration_ns < $short
+_TYPICAL = "typical AS MATERIALIZED (SELECT unnest($logs) AS log, unnest($steps) AS step)"
+_SHORT = f"""
+    WITH {_TYPICAL}
+    SELECT l.log, count(*), coalesce(sum(l.duration_ns), 0)::BIGINT FROM launches l
+    JOIN typical t ON t.log = l.log AND t.step = l.step JOIN sites s ON s.site = l.site
+    WHERE s.kind <> 'subgraph' AND l.duration_ns < $short GROUP BY l.log
 """
-_DEVICE = """
-    WITH timed AS (
-        SELECT c.graph, c.function, sum(l.device_duration_ns) / count(DISTINCT c.call) AS call_ns,
+_DEVICE = f"""
+    WITH {_TYPICAL}, timed AS (
+        SELECT l.log, c.graph, c.function, sum(l.device_duration_ns) / count(DISTINCT c.call) AS call_ns,
                count(*) - count(l.device_duration_ns) AS unknown
         FROM launches l JOIN calls c ON c.call = l.call JOIN sites s ON s.site = l.site AND s.kind <> 'subgraph'
-        WHERE l.log = $log AND c.call IN (
-            SELECT call FROM launches WHERE log = $log AND device_duration_ns IS NOT NULL)
-        GROUP BY c.graph, c.function
+        WHERE c.call IN (SELECT call FROM launches WHERE device_duration_ns IS NOT NULL
+                         AND list_contains($within, log))
+        GROUP BY l.log, c.graph, c.function
     )
-    SELECT sum(t.call_ns)::BIGINT, count(*) - count(t.call_ns), coalesce(sum(t.unknown), 0)
-    FROM calls c LEFT JOIN timed t ON t.graph = c.graph AND t.function = c.function
-    WHERE c.log = $log AND list_contains($steps, c.step) AND c.launches > 0
+    SELECT c.log, sum(m.call_ns)::BIGINT, count(*) - count(m.call_ns), coalesce(sum(m.unknown), 0)
+    FROM calls c JOIN typical t ON t.log = c.log AND t.step = c.step
+    LEFT JOIN timed m ON m.log = c.log AND m.graph = c.graph AND m.function = c.function
+    WHERE c.launches > 0 GROUP BY c.log
 """
-_COPIES = """
-    SELECT l.site, s.graph, any_value(s.kernel) AS kernel, any_value(s.aten) AS aten, any_value(s.stacks) AS stacks,
-           count(*) AS launches, min(l.launch) AS launch,
+_COPIES = f"""
+    WITH {_TYPICAL}
+    SELECT l.log, l.site, s.graph, any_value(s.kernel) AS kernel, any_value(s.aten) AS aten,
+           any_value(s.stacks) AS stacks, count(*) AS launches, min(l.launch) AS launch,
            sum(coalesce(l.device_duration_ns, CASE WHEN s.kind = 'cpp' THEN l.duration_ns END))::BIGINT AS duration_ns
-    FROM launches l JOIN sites s ON s.site = l.site
-    WHERE l.log = $log AND list_contains($steps, l.step) AND s.kind IN ('cpp', 'triton') AND s.aten IS NOT NULL
-    GROUP BY l.site, s.graph HAVING duration_ns IS NOT NULL ORDER BY duration_ns DESC
+    FROM launches l JOIN typical t ON t.log = l.log AND t.step = l.step JOIN sites s ON s.site = l.site
+    WHERE s.kind IN ('cpp', 'triton') AND s.aten IS NOT NULL
+    GROUP BY l.log, l.site, s.graph HAVING duration_ns IS NOT NULL ORDER BY l.log, duration_ns DESC
 """
-_PRODUCTS = """
-    WITH known AS (
-        SELECT l.site, any_value(s.graph) AS graph, any_value(s.kernel) AS kernel, any_value(s.stacks) AS stacks,
-               count(*) FILTER (list_contains($steps, l.step)) AS launches, min(l.launch) AS launch,
-               avg(l.device_duration_ns) AS each_ns
+_PRODUCTS = f"""
+    WITH {_TYPICAL}, known AS (
+        SELECT l.log, l.site, any_value(s.graph) AS graph, any_value(s.kernel) AS kernel, any_value(s.stacks) AS stacks,
+               count(t.step) AS launches, min(l.launch) AS launch, avg(l.device_duration_ns) AS each_ns
         FROM launches l JOIN sites s ON s.site = l.site JOIN graphs g ON g.graph = s.graph
-        WHERE l.log = $log AND g.matmul_precision = 'highest' AND s.kind IN ('extern', 'triton')
+        LEFT JOIN typical t ON t.log = l.log AND t.step = l.step
+        WHERE list_contains($within, l.log) AND g.matmul_precision = 'highest' AND s.kind IN ('extern', 'triton')
           AND regexp_matches(s.kernel, '(^|[._])(mm|bmm|addmm|baddbmm)($|_)') AND l.site IN (
-            SELECT t.site FROM tensors t WHERE t.log = $log GROUP BY t.site
+            SELECT t.site FROM tensors t WHERE list_contains($within, t.log) GROUP BY t.site
             HAVING bool_and(t.dtype = 'float32' AND starts_with(t.device, 'cuda')))
-        GROUP BY l.site
+        GROUP BY l.log, l.site
     )
-    SELECT site, graph, kernel, launch, launches, (launches * each_ns)::BIGINT AS duration_ns, stacks
-    FROM known WHERE launches > 0 AND each_ns IS NOT NULL ORDER BY duration_ns DESC
+    SELECT log, site, graph, kernel, launch, launches, (launches * each_ns)::BIGINT AS duration_ns, stacks
+    FROM known WHERE launches > 0 AND each_ns IS NOT NULL ORDER BY log, duration_ns DESC
 """
+MOST_STEPS = 50_000
+"""Number of steps from which on no other log is asked about in the same statement."""
 _COPY = {"aten.clone", "aten.copy", "aten.contiguous"}
 _MOVES = {"aten.permute", "aten.transpose", "aten.t", "aten.as_strided", "aten.slice", "aten.select", "aten.expand"}
 _VIEWS = {
@@ -62,6 +70,10 @@ _VIEWS = {
 }
 
 
+StepsOfLogs = Mapping[int, Sequence[int]]
+"""Steps by log."""
+
+
 class SiteCost(NamedTuple):
     """The launches of one site in some steps together."""
 
@@ -69,43 +81,66 @@ class SiteCost(NamedTuple):
     graph: int
     kernel: str
     launch: int
-    """Its first launch in the given steps."""
+    """Its first launch in the given steps, or of all if only some were measured."""
     launches: int
     duration_ns: int
     source: SourceLine | None
 
 
-def short_launches(trace: Trace, log: int, steps: Sequence[int], short_ns: int) -> tuple[int, int]:
-    """Return the number of launches in these steps that take less than `short_ns`, and their time together."""
-    count, total = sql.rows(trace, _SHORT, {"log": log, "steps": list(steps), "short": short_ns})[0]
-    return count, total
+def short_launches(trace: Trace, steps: StepsOfLogs, short_ns: int) -> dict[int, tuple[int, int]]:
+    """Return the number of launches in these steps that take less than `short_ns`, and their time together, by log."""
+    found = (row for asked in _portions(steps) for row in sql.rows(trace, _SHORT, {**asked, "short": short_ns}))
+    return {log: (count, total) for log, count, total in found}
 
 
-def device_time(trace: Trace, log: int, steps: Sequence[int]) -> int | None:
+def device_time(trace: Trace, steps: StepsOfLogs) -> dict[int, int]:
     """Return the time on the device of all launches of these steps together, from the calls of the same functions that
-    were measured; None if some function was not measured."""
-    total, unmeasured, unknown = sql.rows(trace, _DEVICE, {"log": log, "steps": list(steps)})[0]
-    return None if unmeasured or unknown else total
+    were measured, by log. Logs of which some function was not measured are left out."""
+    found = (row for asked in _portions(steps) for row in sql.rows(trace, _DEVICE, _within(asked)))
+    return {log: total for log, total, unmeasured, unknown in found if not (unmeasured or unknown)}
 
 
-def layout_copies(trace: Trace, log: int, steps: Sequence[int]) -> list[SiteCost]:
-    """Return the sites that only copy to another layout, the longest first, with the time of their launches."""
-    found = sql.named(trace, _COPIES, {"log": log, "steps": list(steps)}, json=("aten", "stacks"))
-    return [
-        _cost(row) for row in found if _is_layout_copy({name.rpartition(".default")[0] or name for name in row["aten"]})
-    ]
+def layout_copies(trace: Trace, steps: StepsOfLogs) -> dict[int, list[SiteCost]]:
+    """Return the sites that only copy to another layout, the longest first, with the time of their launches, by log."""
+    found: defaultdict[int, list[SiteCost]] = defaultdict(list)
+    for asked in _portions(steps):
+        for row in sql.named(trace, _COPIES, asked, json=("aten", "stacks")):
+            if _is_layout_copy({name.rpartition(".default")[0] or name for name in row["aten"]}):
+                found[row["log"]].append(_cost(row))
+    return found
 
 
-def full_precision_products(trace: Trace, log: int, steps: Sequence[int]) -> list[SiteCost]:
+def full_precision_products(trace: Trace, steps: StepsOfLogs) -> dict[int, list[SiteCost]]:
     """Return the sites of matrix products of float32 on a CUDA device that are computed in float32, the longest first,
-    with the time of their launches on the device; those that were never measured are left out."""
-    found = sql.named(trace, _PRODUCTS, {"log": log, "steps": list(steps)}, json=("stacks",))
-    return [_cost(row) for row in found]
+    with the time of their launches on the device, by log; those that were never measured are left out."""
+    found: defaultdict[int, list[SiteCost]] = defaultdict(list)
+    for asked in _portions(steps):
+        for row in sql.named(trace, _PRODUCTS, _within(asked), json=("stacks",)):
+            found[row["log"]].append(_cost(row))
+    return found
 
 
 def has_collectives(trace: Trace) -> bool:
     """Return whether compiled graphs contain collectives."""
     return bool(sql.number(trace, "SELECT EXISTS(FROM sites WHERE kind = 'collective')"))
+
+
+def _portions(steps: StepsOfLogs) -> Iterator[dict[str, list[int]]]:
+    """Yield the logs and their steps as parameters of statements."""
+    logs: list[int] = []
+    numbers: list[int] = []
+    for log, of_log in steps.items():
+        logs += [log] * len(of_log)
+        numbers += of_log
+        if len(numbers) >= MOST_STEPS:
+            yield {"logs": logs, "steps": numbers}
+            logs, numbers = [], []
+    if numbers:
+        yield {"logs": logs, "steps": numbers}
+
+
+def _within(asked: dict[str, list[int]]) -> dict[str, list[int]]:
+    return {**asked, "within": list(dict.fromkeys(asked["logs"]))}
 
 
 def _is_layout_copy(operators: set[str]) -> bool:

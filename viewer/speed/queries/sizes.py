@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stepscope.viewer.store import sql
@@ -10,12 +12,12 @@ from stepscope.viewer.store.trace import Trace
 
 _SCOPE = re.compile(r"\b[LG]\['([^']+)'\]")
 _SIZES = """
-    SELECT g.graph, v.symbol, any_value(s.source), c.step, max(try_cast(v.value AS BIGINT)) AS size
+    SELECT c.log, g.graph, v.symbol, any_value(s.source), c.step, max(try_cast(v.value AS BIGINT)) AS size
     FROM calls c JOIN call_symbols a ON a.call = c.call JOIN symbol_values v ON v.assignment = a.assignment
     JOIN graphs g ON g.graph = c.graph
     LEFT JOIN symbols s ON s.log = g.log AND s.symbol = v.symbol AND s.compile_id = g.compile_id
-    WHERE c.log = ? AND try_cast(v.value AS BIGINT) IS NOT NULL GROUP BY g.graph, v.symbol, c.step
-    ORDER BY g.graph, v.symbol, c.step
+    WHERE try_cast(v.value AS BIGINT) IS NOT NULL AND list_contains(?, c.log) GROUP BY c.log, g.graph, v.symbol, c.step
+    ORDER BY c.log, g.graph, v.symbol, c.step
 """
 
 
@@ -35,10 +37,14 @@ class SizeCourse:
         return _SCOPE.sub(r"\1", self.source) if self.source else self.symbol
 
 
-def size_courses(trace: Trace, log: int) -> list[SizeCourse]:
-    """Return the course of each symbol whose value changes, those with a known source first."""
-    found: dict[tuple[int, str], SizeCourse] = {}
-    for graph, symbol, source, step, size in sql.rows(trace, _SIZES, [log]):
-        found.setdefault((graph, symbol), SizeCourse(graph, symbol, source)).sizes[step] = size
-    changing = [course for course in found.values() if len(set(course.sizes.values())) > 1]
-    return sorted(changing, key=lambda course: course.source is None)
+def size_courses(trace: Trace, logs: Sequence[int]) -> dict[int, list[SizeCourse]]:
+    """Return the course of each symbol whose value changes, by log, those with a known source first."""
+    found: dict[tuple[int, int, str], SizeCourse] = {}
+    if sql.has_rows(trace, "symbol_values"):
+        for log, graph, symbol, source, step, size in sql.rows(trace, _SIZES, [list(logs)]):
+            found.setdefault((log, graph, symbol), SizeCourse(graph, symbol, source)).sizes[step] = size
+    by_log: defaultdict[int, list[SizeCourse]] = defaultdict(list)
+    for (log, _, _), course in sorted(found.items(), key=lambda item: item[1].source is None):
+        if len(set(course.sizes.values())) > 1:
+            by_log[log].append(course)
+    return by_log

@@ -1,0 +1,105 @@
+"""What makes the steps of several logs slow: one finding for all, and no more statements than for a few logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepscope.tracer.schema.launches import Calls, Launches
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.steps import DataWait, StepMarks
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.findings.evidence import Evidence
+from stepscope.viewer.findings.speed import data_waits, growing_sequence, host_bound, slow_rank
+from stepscope.viewer.speed.queries.runs import run_splits
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
+from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, graph, run
+
+Open = Callable[[LogBuilder | bytes], Trace]
+MS = 1_000_000
+MAIN, OTHER = 1, 2
+
+
+def steps_of(
+    rank: int | None, *, step_ms: int = 10, call_ms: int = 2, waits: dict[tuple[int, str], int] | None = None
+) -> LogBuilder:
+    """Ten steps that begin with waits, (thread, file) -> ms, and end with one call."""
+    log = LogBuilder().record(run(guesses_steps=True, rank=rank, world_size=None if rank is None else 64))
+    log.record(graph())
+    for step in range(10):
+        begin = MONOTONIC_NS + step * step_ms * MS
+        for (thread, file), lasts in (waits or {}).items():
+            log.record(DataWait(thread, begin, lasts * MS, 0, file, 7))
+        start = begin + (step_ms - call_ms - 1) * MS
+        calls = Calls([step], [0], [0], [step], [MAIN], [None], [start], [call_ms * MS], [1], ["ok"])
+        log.record(Launches(calls, [0], [start], [start + 1000]))
+        log.record(StepMarks(["optimizer"], [0], ["SGD"], [MAIN], [begin + step_ms * MS]))
+    return log.record(End("exit", MONOTONIC_NS + 10 * step_ms * MS))
+
+
+def ranks(folder: Path, logs: list[LogBuilder]) -> Path:
+    for rank, log in enumerate(logs):
+        log.write(folder / f"stepscope_trace_rank_{rank}_{4711 + rank}_a.log")
+    return folder
+
+
+def findings(path: Path) -> dict[str, Any]:
+    with open_trace(path) as trace:
+        return {one.kind: one for one in all_findings(trace)}
+
+
+def test_ranks_that_wait_at_one_place_share_a_finding(tmp_path: Path) -> None:
+    logs = [steps_of(rank, waits={(MAIN, "/src/train.py"): 3 + (rank == 2)}) for rank in range(5)]
+    with open_trace(ranks(tmp_path, logs)) as trace:
+        (found,) = [one for one in all_findings(trace) if one.kind == "data_waits"]
+    assert (found.rank, found.evidence["logs"]) == (2, 5)
+    assert found.title == "40 % of a step (4.00 ms of 10.0 ms) is waiting for the next batch of a DataLoader"
+    assert found.proof[-1] == "The same takes at most this share of a step in 4 other logs."
+
+
+def test_many_logs_need_no_more_statements_than_a_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def statements(count: int) -> int:
+        asked: list[str] = []
+        answered = Trace.answered
+
+        def counted(trace: Trace, statement: str, parameters: Any) -> Any:
+            asked.append(statement)
+            return answered(trace, statement, parameters)
+
+        logs = [steps_of(rank, waits={(MAIN, "/src/train.py"): 1}) for rank in range(count)]
+        with open_trace(ranks(tmp_path / str(count), logs)) as trace, monkeypatch.context() as patch:
+            patch.setattr(Trace, "answered", counted)
+            assert len(run_splits(trace)) == count
+            for module in (slow_rank, host_bound, growing_sequence, data_waits):
+                module.find(Evidence(trace))
+        return len(asked)
+
+    assert statements(3) == statements(24)
+
+
+def test_waits_of_another_thread_delay_no_step(opened: Open) -> None:
+    trace = opened(steps_of(None, waits={(OTHER, "/src/prefetch.py"): 5}))
+    (split,) = run_splits(trace)
+    assert {part.kind: part.duration_ns // MS for part in split.parts}["outside"] == 7
+    assert "data_waits" not in {one.kind for one in all_findings(trace)}
+
+
+def test_the_place_is_where_typical_steps_wait(opened: Open) -> None:
+    log = steps_of(None, waits={(MAIN, "/src/train.py"): 3, (OTHER, "/src/prefetch.py"): 6})
+    log.record(DataWait(MAIN, MONOTONIC_NS + 101 * MS, 500 * MS, 0, "/src/evaluate.py", 9))
+    (found,) = [one for one in all_findings(opened(log)) if one.kind == "data_waits"]
+    assert found.source is not None
+    assert found.source.file == "/src/train.py"
+
+
+def test_a_rank_is_slow_only_if_the_others_wait_for_it(tmp_path: Path) -> None:
+    together = [steps_of(0, waits={(MAIN, "/src/a.py"): 1}), steps_of(1, waits={(MAIN, "/src/a.py"): 5})]
+    assert findings(ranks(tmp_path / "a", together))["slow_rank"].title.startswith(
+        "Rank 1 spends 5.00 ms per step on waiting for data, the other rank 1.00 ms"
+    )
+    apart = [steps_of(0, waits={(MAIN, "/src/a.py"): 1}), steps_of(1, step_ms=20, waits={(MAIN, "/src/a.py"): 9})]
+    assert "slow_rank" not in findings(ranks(tmp_path / "b", apart))
