@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from stepscope.viewer.compare.rows import GraphName, GraphPair, KernelChange, Side, Wanted, WithoutPartner
 from stepscope.viewer.graphs.queries.graphs import graph_label, innermost, list_graphs, wrapper_code
-from stepscope.viewer.graphs.queries.kernel_code import cut
+from stepscope.viewer.graphs.queries.kernel_code import own_code
 from stepscope.viewer.graphs.rows import GraphRow, SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -216,10 +216,7 @@ def _changed_lines(left: Graph, ours: _Stored, right: Graph, theirs: _Stored) ->
 
 def _own_code(graph: Graph, site: _Stored) -> str:
     """Return the kernel of a site and its statement, without what only numbers the buffers and kernels of the graph."""
-    code = graph.code or ""
-    part, lines = cut(code, site.kernel, site.kind, None), code.split("\n")
-    statement = lines[site.line - 1].strip() if site.line is not None and 0 < site.line <= len(lines) else ""
-    text = f"{part.text}\n{statement}" if part else statement
+    text = own_code(graph.code or "", site.kernel, site.kind, site.line)
     return _BUFFER.sub("buf", comparable_code(text.replace(site.kernel, _LAST_NUMBER.sub("", site.kernel))))
 
 

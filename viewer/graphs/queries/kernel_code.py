@@ -36,6 +36,14 @@ def cut(code: str, kernel: str, kind: str, launch_line: int | None) -> CodePart 
     return CodePart("\n".join([*parts[0], _GAP, *parts[1]]), definition[0] + 1)
 
 
+def own_code(code: str, kernel: str, kind: str, launch_line: int | None) -> str:
+    """Return the kernel's definition, if there is one, and the statement that launches it."""
+    part, lines = cut(code, kernel, kind, None), code.split("\n")
+    line = launch_line or 0
+    statement = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    return f"{part.text}\n{statement}" if part else statement
+
+
 def _definition(lines: list[str], kernel: str) -> tuple[int, int] | None:
     """Return the first line of ``kernel = async_compile.cpp_pybinding([...], '''...''')`` and the line after it."""
     start = re.compile(_COMPILED.format(name=re.escape(kernel)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from stepscope.tracer.schema.statistics import NONFINITE
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.queries.values import COLUMNS, StoredValue, value_rows
+from stepscope.viewer.values.queries.values import values_of
 from stepscope.viewer.values.rows import ValueRow
 
 _DIFFERS = " OR ".join(
@@ -54,7 +54,6 @@ _PLACES = """
 """
 PART = 300_000
 """About the number of value rows that are compared at once."""
-_ROWS = f"SELECT {COLUMNS} FROM value_rows v WHERE list_contains(?, v.value)"
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,7 @@ def changed_values(trace: Trace, most: int = 100) -> list[ChangedValue]:
     found = sorted((now, was, times[place]) for place, (now, was) in firsts.items())[:most]
     if not found:
         return []
-    values = sorted({value for now, was, _ in found for value in (now, was)})
-    rows = {row.value: row for row in value_rows(trace, sql.records(StoredValue, trace, _ROWS, [values]))}
+    rows = values_of(trace, (value for now, was, _ in found for value in (now, was)))
     places = {one.pop("now"): one for one in sql.named(trace, _PLACES, [[now for now, _, _ in found]])}
     return [ChangedValue(rows[now], rows[was], **places[now], times=count) for now, was, count in found]
 

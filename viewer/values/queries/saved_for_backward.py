@@ -12,7 +12,7 @@ from stepscope.viewer.memory.queries.identity import FIRST_CALL
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.changed_values import step_parts
-from stepscope.viewer.values.queries.values import COLUMNS, StoredValue, value_rows
+from stepscope.viewer.values.queries.values import values_of
 from stepscope.viewer.values.rows import ValueRow
 
 MOST_PAIRS = 1_000
@@ -82,7 +82,6 @@ _WRITER = f"""
      AND coalesce(a.storage, a.buffer, a.name) = o.name
     WHERE b.call = $2 AND b.name = $3
 """
-_ROWS = f"SELECT {COLUMNS} FROM value_rows v WHERE list_contains(?, v.value)"
 _CALLS = "SELECT call, log, local_call, graph, step FROM calls WHERE list_contains(?, call)"
 
 
@@ -137,8 +136,7 @@ def changed_saved(trace: Trace) -> Iterator[ChangedSaved]:
         pairs = sql.records(_Pair, trace, _CHANGED, [start, end])
         if not pairs:
             continue
-        values = sorted({value for pair in pairs for value in (pair.saved, pair.read)})
-        rows = {row.value: row for row in value_rows(trace, sql.records(StoredValue, trace, _ROWS, [values]))}
+        rows = values_of(trace, (value for pair in pairs for value in (pair.saved, pair.read)))
         numbers = sorted({call for pair in pairs for call in (pair.forward, pair.backward)})
         calls = {one.call: one for one in sql.records(_Call, trace, _CALLS, [numbers])}
         for pair in pairs:

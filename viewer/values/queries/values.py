@@ -65,6 +65,7 @@ COLUMNS = ", ".join(f"{_COMPUTED.get(one.name, f'v.{one.name}')} AS {one.name}" 
 _UNCHANGED = [
     one.name for one in (*fields(ValuePlace), *fields(Statistics)) if one.name not in ("min", "max", "largest")
 ]
+_OF_IDS = f"SELECT {COLUMNS} FROM value_rows v WHERE list_contains(?, v.value)"
 _VALUES_OF_CALLS = f"""
     SELECT {COLUMNS} FROM value_rows v WHERE v.launch BETWEEN $1 AND $2
       AND (v.launch = $2 OR (list_contains($3, v.call) AND list_contains($4, v.site)))
@@ -160,6 +161,12 @@ def value_rows(trace: Trace, found: Sequence[StoredValue]) -> list[ValueRow]:
     bad = [row for row in found if row.first_bad is not None]
     sizes = _sizes(trace, bad) if bad else {}
     return [_value_row(row, sizes.get(row.value)) for row in found]
+
+
+def values_of(trace: Trace, values: Iterable[int]) -> dict[int, ValueRow]:
+    """Return rows by their ids."""
+    found = sql.records(StoredValue, trace, _OF_IDS, [sorted({*values})])
+    return {row.value: row for row in value_rows(trace, found)}
 
 
 def _value_row(row: StoredValue, size: list[int] | None) -> ValueRow:
