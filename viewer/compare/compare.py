@@ -10,6 +10,7 @@ from typing import Literal
 
 from stepscope.viewer.compare.queries.facts import kernel_facts, run_facts
 from stepscope.viewer.compare.queries.pairs import Pairs, has_step, logs_of, match, match_logs, side_of
+from stepscope.viewer.compare.queries.times import compare_times
 from stepscope.viewer.compare.queries.values import Values
 from stepscope.viewer.compare.rows import (
     FORMAT,
@@ -118,6 +119,7 @@ def compare_opened(left: tuple[Trace, Wanted], right: tuple[Trace, Wanted], tole
         launches=launches,
         nondeterministic=unsteady,
         growth=growth,
+        times=compare_times(ours, theirs, logs, pairs) if steps == (None, None) else None,
     )
 
 

@@ -7,6 +7,7 @@ from math import isnan, log10
 from typing import Any
 
 from stepscope.viewer.compare.rows import Growth, InputState, Numbers
+from stepscope.viewer.compare.times_text import lone_text, refusion_text, sites_sentence, steps_sentence
 from stepscope.viewer.text.clean import clean
 
 WIDTH, HEIGHT = 900, 160
@@ -42,7 +43,10 @@ def numbers(one: Numbers) -> list[str]:
     return ["–" if value is None else f"{value:.7g}" if isinstance(value, float) else f"{value:,}" for value in values]
 
 
-FILTERS: dict[str, Any] = {"difference_points": points, "both_numbers": numbers, "clean": clean}
+FILTERS: dict[str, Any] = {
+    "difference_points": points, "both_numbers": numbers, "clean": clean, "steps_sentence": steps_sentence,
+    "sites_sentence": sites_sentence, "refusion_text": refusion_text, "lone_text": lone_text,
+}  # fmt: skip
 GLOBALS: dict[str, Any] = {
     "difference_curve": {
         "width": WIDTH,

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from stepscope.viewer.compare.time_rows import Times
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.kernel_source.nondeterminism import Cause
 
@@ -247,6 +248,8 @@ class Comparison:
     """The first launch that differs, if its inputs are equal in every bit and its code is equal; null otherwise."""
     growth: list[Growth]
     """Written buffers that differ, by first launch, at most 1000."""
+    times: Times | None
+    """How the times of the runs compare, which is no part of the verdict; null if single steps are compared."""
 
     @property
     def kernel_changes(self) -> list[KernelChange]:

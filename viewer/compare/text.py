@@ -15,6 +15,7 @@ from stepscope.viewer.compare.rows import (
     Side,
     TensorDifference,
 )
+from stepscope.viewer.compare.times_text import time_lines
 from stepscope.viewer.text.clean import clean
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.text.table import aligned
@@ -39,6 +40,7 @@ def render(found: Comparison) -> str:
         _inputs(found),
         _launches(found),
         _growth(found.growth),
+        time_lines(found.times, MOST) if found.times else [],
         _without_partner(found),
         _compared(found),
     ]
