@@ -26,7 +26,7 @@ GROUPS = {
         "compare": "comparing",
     },
     "Write a ticket": {"report": "reporting", "repro": "reproducing"},
-    "Check in CI": {"check": "ask"},
+    "Check in CI": {"check": "checking"},
     "Use other tools": {"export": "reading", "ingest": "reading"},
 }
 """Commands by purpose, with the module of this package that contains the function of each."""

@@ -1,4 +1,4 @@
-"""The commands that query a trace: `stepscope check`, `search`, `sql` and `tensor`."""
+"""The commands that query a trace: `stepscope search`, `sql` and `tensor`."""
 
 from __future__ import annotations
 
@@ -12,53 +12,15 @@ from stepscope.tracer.schema.byte_sizes import bytes_of
 from stepscope.viewer.cli.commands import (
     COUNT,
     ReadingCommand,
-    chosen,
     echo_json,
     file_option,
     finite,
     force_option,
     json_option,
-    latest_option,
     note,
-    trace_argument,
     words,
 )
 from stepscope.viewer.errors import StepscopeError
-
-
-@click.command(cls=ReadingCommand)
-@trace_argument
-@click.option(
-    "--fail-on",
-    metavar="KINDS",
-    help="Fail on findings of these kinds, separated by commas. [default: all warnings and critical findings]",
-)
-@click.option("--strict", is_flag=True, help="Also fail if a log is damaged or contains records of unknown kinds.")
-@latest_option
-def check(trace: list[str], fail_on: str | None, strict: bool, latest: bool) -> None:
-    """Exit with 1 if the trace has findings that matter. This is for CI."""
-    from stepscope.viewer.findings import KINDS, all_findings, kinds_of
-    from stepscope.viewer.overview.queries.damage import damage_texts
-    from stepscope.viewer.store.open import open_trace
-    from stepscope.viewer.text.clean import clean
-    from stepscope.viewer.text.formats import plural
-
-    kinds = {kind.strip() for kind in fail_on.split(",") if kind.strip()} if fail_on is not None else None
-    if kinds is not None and not kinds:
-        raise StepscopeError(f"--fail-on names no kind of finding; use one of: {', '.join(KINDS)}")
-    unknown = sorted(kinds - set(KINDS)) if kinds else []
-    if unknown:
-        raise StepscopeError(
-            f"--fail-on names {', '.join(unknown)}, which is not a kind of finding; use one of: {', '.join(KINDS)}"
-        )
-    with open_trace(chosen(trace, latest)) as opened:
-        findings, damage = all_findings(opened), damage_texts(opened) if strict else []
-    hits = [f for f in findings if (f.severity != "info" if kinds is None else kinds & kinds_of(f))]
-    for line in [*(f"{hit.severity}: {hit.kind}: {hit.title}" for hit in hits), *damage]:
-        click.echo(clean(line))
-    if hits or damage:
-        sys.exit(1)
-    click.echo(f"ok: no finding fails the check; the trace has {plural(len(findings), 'finding')} in all")
 
 
 @click.command(cls=ReadingCommand)

@@ -7,6 +7,9 @@ from typing import Literal
 
 from stepscope.viewer.graphs.rows import SourceLine
 
+LEAST_COMMON = 4
+"""Minimum number of launch sites from which a common factor is concluded."""
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -83,6 +86,8 @@ class Times:
     itself and also beyond this factor."""
     changed_together: int
     """Launch sites that are by themselves significantly slower, or faster if the common factor is below 1."""
+    left_ns: int
+    """Medians of the left side times the timed calls of the right side, of all compared sites together."""
     slower: list[TimeChange]
     """Launch sites that are significantly slower on the right side, the largest difference first."""
     faster: list[TimeChange]
@@ -91,3 +96,8 @@ class Times:
     refused: list[Refusion]
     alone: list[LoneKernel]
     """Launch sites without a partner, apart from those in `refused`; the longest time first."""
+
+    @property
+    def changed_most(self) -> bool:
+        """Return whether more than half of the sites changed in the direction of the common factor."""
+        return self.changed_together * 2 > self.compared and self.compared >= LEAST_COMMON

@@ -38,7 +38,7 @@ def sites_sentence(found: Times) -> str:
         f"Of {plural(found.compared, 'launch site')}, {_are(len(found.slower))} slower and {len(found.faster)} faster"
     )
     said += " by more than the spread of their calls" if changed else ", as far as the spread of their calls tells"
-    if found.changed_together * 2 <= found.compared:
+    if not found.changed_most:
         return f"{said}."
     common = found.common_factor
     most = (

@@ -11,14 +11,12 @@ import orjson
 
 from stepscope.viewer.compare.queries.pairs import Pairs, SitePair
 from stepscope.viewer.compare.spread import LEAST_CALLS, is_longer, rank_probability, spread_of
-from stepscope.viewer.compare.time_rows import LoneKernel, Refusion, Spread, StepChange, TimeChange, Times
+from stepscope.viewer.compare.time_rows import LEAST_COMMON, LoneKernel, Refusion, Spread, StepChange, TimeChange, Times
 from stepscope.viewer.graphs.queries.graphs import graph_label, innermost, list_graphs
 from stepscope.viewer.overview.queries.runs import list_runs
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
-_LEAST_COMMON = 4
-"""Minimum number of launch sites from which a common factor is concluded."""
 _CALLS = """
     WITH wanted AS (SELECT unnest($sites) AS site),
     first AS (SELECT l.site, min(l.call) AS call FROM launches l JOIN wanted w ON w.site = l.site GROUP BY l.site),
@@ -67,7 +65,7 @@ def compare_times(ours: Trace, theirs: Trace, logs: Sequence[tuple[int, int]], p
     """Return how the times of two runs compare. Sites that were timed too rarely on a side are left out."""
     timed = list(_timed(ours, theirs, pairs.sites))
     factors = [change.factor for change, _, _ in timed]
-    common = median(factors) if len(factors) >= _LEAST_COMMON else 1.0
+    common = median(factors) if len(factors) >= LEAST_COMMON else 1.0
     factors_ruled_out = 1.0, common
     changes = [
         replace(change, p=max(rank_probability(left, right, factor) for factor in factors_ruled_out))
@@ -93,6 +91,7 @@ def compare_times(ours: Trace, theirs: Trace, logs: Sequence[tuple[int, int]], p
         compared=len(changes),
         common_factor=common,
         changed_together=len(together),
+        left_ns=round(sum(one.left.median_ns * one.right.calls for one in changes)),
         slower=sorted(slower, key=lambda one: -one.difference_ns),
         faster=sorted(faster, key=lambda one: one.difference_ns),
         steps=_steps(ours, theirs, logs),
