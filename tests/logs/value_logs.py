@@ -113,7 +113,7 @@ class Program:
             storage = name.split("@")[0]
             known = self.rows.get(name)
             held: Held = "written" if known and known.moment == "after" else "input"
-            if storage in self.allocated and known is None:
+            if known is None and (storage in self.allocated or (role == "out" and storage.startswith("buf"))):
                 held = "uninitialised"
             if role != "out" and held != "uninitialised" and (known is None or self.again):
                 version = Version(site, position, "before")

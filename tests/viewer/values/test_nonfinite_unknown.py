@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,20 @@ class TestWhatIsNotKnown:
         log.call(program, index=Stat(skipped="a filter left it out"), buf0=NAN)
         log.log.record(Tensors(0, 0, 0, [meta]))
         assert only(opened, log).evidence["origin"] == "made"
+
+    @pytest.mark.parametrize(("written", "origin"), [("arg1_1", "not known"), ("buf0", "made")])
+    def test_what_a_caller_passed_may_be_left_where_a_launch_writes_only_a_part(
+        self, opened: Open, written: str, origin: str
+    ) -> None:
+        program = Program().launch("cpp_fused_copy_sum_0", ["arg0_1"], [written], "cpp", aten=["aten.copy", "aten.sum"])
+        log = ValueLog(program)
+        stats: Any = {"arg0_1": FINE, written: NAN}
+        log.call(program, **stats)
+        finding = only(opened, log)
+        assert finding.evidence["origin"] == origin
+        kept = [line for line in finding.proof if "content of arg1_1 before the launch was not read" in line]
+        assert len(kept) == (origin == "not known")
+        assert ("computed from finite inputs" in " ".join(finding.proof)) == (origin == "made")
 
     def test_a_nan_that_was_read_where_what_wrote_it_was_not(self, opened: Open) -> None:
         program = attention()

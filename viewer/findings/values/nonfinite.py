@@ -1,13 +1,14 @@
 """The finding names the first launch that wrote a NaN although none of its inputs holds one; all of its inputs were
 read. If one of its inputs holds an infinity, that infinity caused the NaN. A NaN among the inputs of a graph is traced
 back through graphs, backward passes and steps to an earlier tensor of the same log with the same statistics; if there
-is none, the NaN came from outside. If an input was not read, or was only sampled, the launch is where the NaN was first
-seen, and its origin is unknown; if the same log has an earlier NaN, a later one of this sort counts as its effect. An
-infinity that caused no NaN is reported only if all inputs that were read are finite; -inf, in addition, only if the
-launch has no masking operator (where, masked_fill, full, triu, ...) or its kernel does not contain -inf. A NaN or
-infinite constant in the source of a kernel with finite inputs is told as the cause. The finding is critical if the call
-of the graph leaves the value behind, and a warning otherwise. Launches of one log that compute the same operators of
-the same lines of the model share a finding."""
+is none, the NaN came from outside. If an input was not read, or was only sampled, or if the launch writes an input of
+the graph whose earlier content was not read, the launch is where the NaN was first seen, and its origin is unknown; if
+the same log has an earlier NaN, a later one of this sort counts as its effect. An infinity that caused no NaN is
+reported only if all inputs that were read are finite; -inf, in addition, only if the launch has no masking operator
+(where, masked_fill, full, triu, ...) or its kernel does not contain -inf. A NaN or infinite constant in the source of a
+kernel with finite inputs is told as the cause. The finding is critical if the call of the graph leaves the value
+behind, and a warning otherwise. Launches of one log that compute the same operators of the same lines of the model
+share a finding."""
 
 from __future__ import annotations
 

@@ -9,7 +9,15 @@ from functools import partial
 from stepscope.viewer.findings.evidence import program_name
 from stepscope.viewer.findings.values import describe as text
 from stepscope.viewer.findings.values.operations import operation, operators, overflows, place, short_dtype, source_line
-from stepscope.viewer.findings.values.origins import Case, Hop, Origin, Tracer, bad_inputs, nan_rows
+from stepscope.viewer.findings.values.origins import (
+    Case,
+    Hop,
+    Origin,
+    Tracer,
+    bad_inputs,
+    kept_by_unwritten,
+    nan_rows,
+)
 from stepscope.viewer.graphs.queries.graphs import graph_label
 from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.graphs.rows import GraphRow
@@ -65,7 +73,16 @@ class Told:
         if grown is not None:
             return [self._wrote(grown.first), self._wrote(hop)]
         read = "; ".join(text.read(hop.flow.inputs, self._namer(hop))[:_MOST_READ])
-        return [*([f"the inputs of {self._name(hop)} are {read}"] if read else []), self._wrote(hop)]
+        inputs = [f"the inputs of {self._name(hop)} are {read}"] if read else []
+        return [*inputs, self._wrote(hop), *self._kept(hop)]
+
+    def _kept(self, hop: Hop) -> list[str]:
+        """Return a line about each input of the graph that a launch only writes, and maybe not completely."""
+        named = self._namer(hop)
+        return [
+            f"the content of {named(label)} before the launch was not read, and elements that it does not write keep it"
+            for label in map(text.label, kept_by_unwritten(hop.flow))
+        ]
 
     def links(self) -> list[ProofLink]:
         hop, grown = self.case.hop, self.case.grown_from
@@ -130,7 +147,7 @@ class Told:
         sizes = [row.largest for one in hop.flow.inputs for row in one.before if row.largest is not None]
         within = f" ({kernel})" if text.inside(site) else ""
         line = f"the output of {self._name(hop)}{within} is {described}"
-        if bad_inputs(hop.flow, text.is_bad) or not sizes:
+        if bad_inputs(hop.flow, text.is_bad) or not sizes or kept_by_unwritten(hop.flow):
             return line
         return f"{line}, computed from finite inputs of at most {text.number(max(sizes))}"
 

@@ -138,6 +138,7 @@ class Tracer:
         names = [label(one) for one in flow.inputs if one.argument not in exact and not is_certain([one])]
         if operands_left_out(self.trace, site.graph) is not None:  # there, roles of arguments are only inferred
             names += [label(one) for one in flow.arguments if one.role == "out" and one.held != "uninitialised"]
+        names += [label(one) for one in kept_by_unwritten(flow) if one.argument not in exact]
         left_out = self.left_out(site)
         return [*names, *([left_out] if left_out else [])]
 
@@ -213,6 +214,13 @@ def bad_inputs(flow: Flow, is_one: Is) -> list[ValueRow]:
     """Return the rows of inputs that fulfil `is_one`, the earliest version first."""
     found = [row for argument in flow.inputs for row in argument.before if is_one(row)]
     return sorted(found, key=lambda row: row.value)
+
+
+def kept_by_unwritten(flow: Flow) -> list[FlowArgument]:
+    """Return the inputs of the graph that a launch only writes: elements that it does not write keep what the caller
+    passed, which was not read."""
+    read = {one.buffer for one in flow.inputs}
+    return [one for one in flow.outputs if one.role == "out" and one.held == "input" and one.buffer not in read]
 
 
 def _may_be_bad(tensor: Mapping[str, Any]) -> bool:
