@@ -6,6 +6,7 @@ import linecache
 import os
 import sys
 from collections.abc import Callable
+from traceback import walk_tb
 from types import FrameType
 
 from stepscope.tracer.runtime.calls import GraphCall
@@ -19,6 +20,8 @@ MOST = 32
 MOST_FRAMES, MOST_TEXT = 16, 4_000
 _OURS = __file__.partition(f"{os.sep}runtime{os.sep}")[0]
 _PER_LAUNCH = 3
+CALL = "_ss_call"
+"""Name of the variable of instrumented functions that holds their call (`code_swap.FRAME`)."""
 _COMPILED = "__compiled_fn"
 """Beginning of the names by which code of Dynamo calls its graphs."""
 
@@ -29,19 +32,22 @@ class RaisedCalls:
     def __init__(self, write: Callable[[RaisedCall | Skipped], None]) -> None:
         self._write = write
         self._count = 0
-        self._last: GraphCall | None = None
-        """Caller of the call that the last exception left, if that one is a call of generated code, too."""
 
     def add(self, call: GraphCall, error: BaseException) -> None:
         """Record that `error` leaves `call`; must be called from the hook that the frame of the call calls."""
-        is_known, self._last = self._last is call, call.parent
-        if is_known or not isinstance(error, Exception):
+        if not isinstance(error, Exception) or _has_left_another_call(error):
             return
         self._count += 1
         if self._count <= MOST:
             self._write(_record(call, error))
         elif self._count == MOST + 1:
             self._write(Skipped("exceptions of compiled calls", f"the first {MOST} of a log are recorded"))
+
+
+def _has_left_another_call(error: Exception) -> bool:
+    """Return whether `error` comes from a call that is nested in the one it leaves; that call has recorded it."""
+    inner = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    return any(CALL in frame.f_code.co_varnames for frame, _ in walk_tb(inner))
 
 
 def _record(call: GraphCall, error: Exception) -> RaisedCall:
