@@ -55,5 +55,5 @@ class DataWait(Record):
     workers: int | None
     """The `num_workers` of the loader; 0 if the program itself made the batch in this time."""
     file: str | None
-    """The place in the program that asked for the batch."""
+    """The place in the program that asked for the batch, outside of installed packages if there is one."""
     line: int | None

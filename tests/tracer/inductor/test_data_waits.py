@@ -1,0 +1,75 @@
+"""Waits for batches of a DataLoader, as the hook of the recorder sees them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from stepscope.tracer.inductor.data_waits import DataWaits
+from stepscope.tracer.schema.steps import DataWait
+
+BAR = "def bar(loader):\n    for batch in loader:\n        yield batch\n"
+
+
+class Slow(Dataset[torch.Tensor]):
+    """A dataset of four samples, the third of which may be missing."""
+
+    def __init__(self, is_whole: bool) -> None:
+        self._is_whole = is_whole
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        time.sleep(0.002)
+        if number == 2 and not self._is_whole:
+            raise KeyError("no such sample")
+        return torch.ones(2)
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.found: list[DataWait] = []
+
+    def data_wait(self, record: DataWait) -> None:
+        self.found.append(record)
+
+    def failed(self, where: str, error: BaseException) -> None:
+        raise AssertionError(where) from error
+
+
+@pytest.fixture
+def waits() -> Iterator[list[DataWait]]:
+    sink = Sink()
+    hook = DataWaits(sink)
+    before = _BaseDataLoaderIter.__next__
+    hook.attach()
+    hook.attach()
+    yield sink.found
+    hook.detach()
+    assert _BaseDataLoaderIter.__next__ is before
+
+
+def test_a_wait_is_at_the_line_of_the_program_behind_a_progress_bar(waits: list[DataWait]) -> None:
+    scope: dict[str, Any] = {}
+    exec(compile(BAR, "/env/lib/python3.11/site-packages/tqdm/std.py", "exec"), scope)
+    bar: Any = scope["bar"]
+    batches: Iterable[torch.Tensor] = bar(DataLoader(Slow(True)))
+    count = sum(1 for _ in batches)  # the line that waits
+    with open(__file__) as file:
+        line = next(n for n, text in enumerate(file, 1) if text.endswith("# the line that waits\n"))
+    assert count == 4
+    assert {(wait.file, wait.line, wait.workers) for wait in waits} == {(__file__, line, 0)}
+    assert all(wait.duration_ns >= 2_000_000 for wait in waits[:4])
+
+
+def test_an_error_of_the_dataset_is_the_programs_own(waits: list[DataWait]) -> None:
+    with pytest.raises(KeyError, match="no such sample"):
+        list(DataLoader(Slow(False)))
+    assert len(waits) == 3
