@@ -9,11 +9,12 @@ from typing import Literal
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.text.formats import basename
 
-PartKind = Literal["kernels", "launching", "host", "break", "between", "after", "compile", "data", "outside"]
+PartKind = Literal["kernels", "launching", "host", "reading", "break", "between", "after", "compile", "data", "outside"]
 PART_NAMES: dict[PartKind, str] = {
     "kernels": "kernels",
     "launching": "launching kernels",
     "host": "host work between launches",
+    "reading": "host work and reading of values between launches",
     "break": "graph break",
     "between": "Python between graphs",
     "after": "after the last graph",
@@ -25,6 +26,8 @@ PART_MEANINGS: dict[PartKind, str] = {
     "kernels": "Launches run on the CPU in this time.",
     "launching": "The host enqueues work for the device in this time; the device may work for longer.",
     "host": "Generated code allocates and checks tensors and calls subgraphs in this time.",
+    "reading": "The recorder reads values in this time, and generated code allocates and checks tensors; a recording at"
+    " --level launches has only the latter.",
     "break": "Python runs the code at the line of a graph break, and Dynamo checks guards.",
     "between": "The program runs code that is not compiled, autograd prepares calls, and Dynamo checks guards.",
     "after": "The optimizer and other code run from the end of the last graph to the end of the step.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,11 +22,11 @@ MS = 1_000_000
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda span: (span[0], sum(span))), max_size=8)
 
 
-def training(steps: int) -> LogBuilder:
+def training(steps: int, launch_ms: int = 1, **of_run: Any) -> LogBuilder:
     """Steps of 10 ms: 2 ms of data, 1 ms of other code, calls of 3 and 2 ms with 1 ms between them, 1 ms after."""
     log = (
         LogBuilder()
-        .record(run(guesses_steps=True))
+        .record(run(guesses_steps=True, **of_run))
         .record(graph())
         .record(graph(1, phase="backward", compile_id="0/0"))
     )
@@ -38,7 +39,7 @@ def training(steps: int) -> LogBuilder:
             [2, 1], ["ok", "ok"],
         )  # fmt: skip
         launched = [starts[0], starts[0] + MS, starts[1]]
-        log.record(Launches(calls, [0, 1, 0], launched, [at + MS for at in launched]))
+        log.record(Launches(calls, [0, 1, 0], launched, [at + launch_ms * MS for at in launched]))
         log.record(StepMarks(["optimizer"], [0], ["SGD"], [1], [begin + 10 * MS]))
     return log.record(End("exit", MONOTONIC_NS + steps * 10 * MS))
 
@@ -53,6 +54,22 @@ def test_parts_are_where_the_log_puts_them(opened: Open) -> None:
     assert all(sum(part.duration_ns for part in one.parts) == one.duration_ns for one in splits.values())
     (of_run,) = run_splits(trace)
     assert (of_run.steps, of_run.typical_ns) == (8, 10 * MS)
+
+
+def test_time_between_launches_is_the_recorders_too_if_it_reads_values(opened: Open) -> None:
+    (of_run,) = run_splits(opened(training(8, level="values", launch_ms=0)))
+    assert {part.kind: part.duration_ns // MS for part in of_run.parts if part.kind in ("host", "reading")} == {
+        "reading": 5
+    }
+    assert of_run.verdict == (
+        "50 % of a step (5.00 ms of 10.0 ms) is host work between the launches of compiled graphs, in which the"
+        " recorder also reads values."
+    )
+
+
+def test_parts_add_up_although_launches_of_a_damaged_log_end_before_they_begin(opened: Open) -> None:
+    for split in step_splits(opened(training(8, launch_ms=-9)), 0).values():
+        assert sum(part.duration_ns for part in split.parts) == split.duration_ns
 
 
 def inside(spans: Sequence[tuple[int, int]], start: int, end: int) -> set[int]:

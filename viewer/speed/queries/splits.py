@@ -43,14 +43,18 @@ _LAUNCHES = """
 """
 _COMPILES = """
     SELECT s.log, s.start_unix_ns - l.unix_ns + l.monotonic_ns, s.duration_ns FROM spans s JOIN logs l ON l.log = s.log
-    WHERE s.depth = 0 AND l.monotonic_ns IS NOT NULL AND s.log BETWEEN $1 AND $2
+    WHERE s.depth = 0 AND s.duration_ns > 0 AND l.monotonic_ns IS NOT NULL AND s.log BETWEEN $1 AND $2
 """
-_WAITS = "SELECT log, thread, start_ns, duration_ns FROM data_waits WHERE log BETWEEN $1 AND $2"
+_WAITS = "SELECT log, thread, start_ns, duration_ns FROM data_waits WHERE duration_ns > 0 AND log BETWEEN $1 AND $2"
 _BREAKS = """
     SELECT e.log, e.file, e.line, any_value(e.function), any_value(e.code) FROM compile_events e
     WHERE e.kind = 'graph_break' AND e.line IS NOT NULL AND e.log BETWEEN $1 AND $2 GROUP BY ALL
 """
 _ON_DEVICE = "SELECT DISTINCT log FROM sites WHERE kind IN ('triton', 'user_triton') AND log BETWEEN $1 AND $2"
+_READS = """
+    SELECT log FROM logs WHERE log BETWEEN $1 AND $2
+      AND (run->>'$.level' IN ('values', 'save') OR coalesce(run->>'$.config.judge', 'off') <> 'off')
+"""
 _STEPS = """
     SELECT log, step, kind, by_what, start_ns, end_ns FROM steps
     WHERE log BETWEEN $1 AND $2 AND start_ns IS NOT NULL ORDER BY log, start_ns
@@ -89,6 +93,8 @@ class _Facts(NamedTuple):
     """Waits for data of each thread; those of a thread that fetches batches for another one delay no step."""
     breaks: Mapping[tuple[str, int], SourceLine]
     on_device: bool
+    reads: bool
+    """Whether the recorder read tensors between launches."""
 
 
 def step_splits(trace: Trace, log: int) -> dict[int, StepSplit]:
@@ -142,7 +148,7 @@ def _facts(trace: Trace, first: int, last: int) -> Callable[[int], _Facts]:
         return found
 
     launches, compiles, waits, breaks = map(by_log, (_LAUNCHES, _COMPILES, _WAITS, _BREAKS))
-    on_device = by_log(_ON_DEVICE)
+    on_device, reads = by_log(_ON_DEVICE), by_log(_READS)
 
     @cache
     def of_log(log: int) -> _Facts:
@@ -157,6 +163,7 @@ def _facts(trace: Trace, first: int, last: int) -> Callable[[int], _Facts]:
             {(row[0], row[1]): SourceLine(row[0], row[1], row[2] or "", row[3] or "")
              for row in breaks.get(log, ()) if row[0]},
             log in on_device,
+            log in reads,
         )  # fmt: skip
 
     return of_log
@@ -179,9 +186,9 @@ def _split(row: _Step, calls: Sequence[_Call], facts: _Facts, before_ns: int | N
         at = max(at, call.end_ns)
     end = max(at, row.end_ns or 0) if row.by_what in _ENDS_LATER else at
     _gap(sums, ("after", None), None, (at, end), facts.compiles, data)
-    launches = min(in_calls, facts.launch_ns.get(row.step, 0) + replays)
+    launches = min(in_calls, max(0, facts.launch_ns.get(row.step, 0) + replays))
     sums["launching" if facts.on_device else "kernels", None] += launches
-    sums["host", None] += in_calls - launches
+    sums["reading" if facts.reads else "host", None] += in_calls - launches
     split = StepSplit(row.log, row.step, start, end, in_order(sums))
     return replace(split, verdict=step_verdict(split))
 

@@ -45,6 +45,7 @@ _CLAUSES = {
     "kernels": " is spent in kernels.",
     "launching": " is spent launching kernels; the device may work for longer.",
     "host": " is host work between the launches of compiled graphs.",
+    "reading": " is host work between the launches of compiled graphs, in which the recorder also reads values.",
     "break": " is host work at the graph break in {}.",
     "between": " is Python between compiled graphs.",
     "after": " passes after the last compiled graph, as in the optimizer.",
