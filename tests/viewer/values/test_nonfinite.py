@@ -238,6 +238,18 @@ class TestCameIn:
         finding = only(opened, log)
         assert finding.title.startswith("NaN came in with gradient tangents_1 of graph 0/0 backward")
 
+    @pytest.mark.parametrize(("kernel", "titles"), [("extern_kernels.div", 1), ("extern_kernels.mul", 2)])
+    def test_the_backward_of_what_made_nan_is_told_with_it(self, opened: Open, kernel: str, titles: int) -> None:
+        forward = Program().launch("extern_kernels.div", ["primals_1"], ["buf0"], aten=["aten.div"])
+        backward = Program(1, "backward").launch(kernel, ["tangents_1"], ["buf1"])
+        log = ValueLog(forward, backward)
+        log.call(forward, buf0=NAN)
+        log.call(backward, tangents_1=FINE, buf1=NAN)
+        first, *others = found(opened, log)
+        assert first.title == "NaN is made in div (model.py:10), step 0"
+        assert len(others) == titles - 1
+        assert first.evidence["explains_launches"] == [1] * (titles == 1)
+
     def test_backward_leads_to_the_forward_launch_that_saved_it(self, opened: Open) -> None:
         forward = attention()
         backward = Program(1, "backward").launch("extern_kernels.mm", ["buf1_saved", "tangents_1"], ["grad"])

@@ -8,7 +8,8 @@ reported only if all inputs that were read are finite; -inf, in addition, only i
 (where, masked_fill, full, triu, ...) or its kernel does not contain -inf. A NaN or infinite constant in the source of a
 kernel with finite inputs is told as the cause. The finding is critical if the call of the graph leaves the value
 behind, and a warning otherwise. Launches of one log that compute the same operators of the same lines of the model
-share a finding."""
+share a finding. The backward of an operator that makes NaN in the steps in which the operator made it is a part of the
+operator's finding."""
 
 from __future__ import annotations
 
@@ -68,10 +69,22 @@ def _joined(tracer: Tracer, cases: Sequence[Case]) -> list[Case]:
     """Return the cases of one log, with those that have the same cause and effect joined to the first of them."""
     joined: dict[Hashable, Case] = {}
     for case in cases:
-        first = joined.setdefault(_cause_and_effect(tracer, case), case)
+        forward = next((one for one in joined.values() if _is_its_backward(tracer, case, one)), None)
+        first = forward or joined.setdefault(_cause_and_effect(tracer, case), case)
         if first is not case:
             first.add(case)
     return list(joined.values())
+
+
+def _is_its_backward(tracer: Tracer, case: Case, earlier: Case) -> bool:
+    """Return whether a case is the backward of the operation that made NaN or an infinity, in the same steps."""
+    backward, forward = tracer.site(case.hop.flow.site), tracer.site(earlier.hop.flow.site)
+    if (tracer.phase(forward.graph), tracer.phase(backward.graph)) != ("forward", "backward"):
+        return False
+    line, name = place(source_line(forward)), operation(forward, infinite=not case.is_nan)
+    is_same = line != "" and line == place(source_line(backward)) and case.is_nan == earlier.is_nan
+    is_its = operation(backward, infinite=not case.is_nan, backward=True).endswith(f"backward of {name}")
+    return is_same and is_its and case.how == earlier.how == "made" and case.steps <= earlier.steps
 
 
 def _cause_and_effect(tracer: Tracer, case: Case) -> Hashable:
