@@ -46,6 +46,16 @@ LIBRARY.impl("passed", lambda x, lies: x if lies else x.clone(), "CPU")
 LIBRARY.impl("passed", lambda x, _: torch.empty_like(x), "Meta")
 
 
+def fill(x: Tensor, out: Tensor) -> None:
+    out.copy_(x)
+
+
+for _name, _change in (("filled", "(a!)"), ("secretly_filled", "")):
+    LIBRARY.define(f"{_name}(Tensor x, Tensor{_change} out) -> ()")
+    LIBRARY.impl(_name, fill, "CPU")
+    LIBRARY.impl(_name, lambda x, out: None, "Meta")
+
+
 def out_of_bounds(is_sick: bool) -> None:
     @torch.compile
     def look_up(table: Tensor, rows: Tensor) -> Tensor:
@@ -148,6 +158,19 @@ def hidden_alias(is_sick: bool) -> None:
     both(torch.randn(16, 16))
 
 
+def unwritten_result(is_sick: bool) -> None:
+    """Fill a tensor with an operator whose schema does not say that it changes its argument, if `is_sick`."""
+    write = torch.ops.known_program.secretly_filled if is_sick else torch.ops.known_program.filled
+
+    @torch.compile
+    def filled(x: Tensor) -> tuple[Tensor, Tensor]:
+        copy = torch.empty_like(x)
+        write(x, copy)
+        return copy, x + 1
+
+    filled(torch.randn(4, 5))
+
+
 PROGRAMS: dict[str, Callable[[bool], None]] = {
     one.__name__: one
     for one in (
@@ -159,6 +182,7 @@ PROGRAMS: dict[str, Callable[[bool], None]] = {
         other_recomputation,
         nan_constant,
         hidden_alias,
+        unwritten_result,
     )
 }
 

@@ -88,5 +88,14 @@ def test_an_operator_that_returns_its_input_is_named_with_the_launch_that_overwr
     assert alias["severity"] == "critical"
 
 
+def test_a_result_that_nothing_writes_is_named_with_the_operator_that_was_to_write_it(
+    sick: list[dict[str, Any]],
+) -> None:
+    unwritten = the_one(sick, "unwritten_result", "known_program.secretly_filled (known_program.py:")
+    assert unwritten["title"].startswith("copy is returned although nothing has written it: ")
+    assert unwritten["source"]["code"] == "write(x, copy)"
+    assert unwritten["severity"] == "critical"
+
+
 def test_each_fault_has_one_finding(sick: list[dict[str, Any]]) -> None:
     assert len(sick) == len(known_program.PROGRAMS)

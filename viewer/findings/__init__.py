@@ -16,6 +16,7 @@ _OF_RECORDERS = (
     "judged.wrong_kernel", "judged.clobbered_input", "judged.eager_rounding", "judged.layer_difference",
     "values.nonfinite", "values.uninitialised_read", "values.storage_overlap", "values.changed_without_writer",
     "values.nondeterministic", "values.changed_saved_tensor", "values.other_recomputation", "values.hidden_alias",
+    "values.unwritten_result",
     "values.exploding_values", "values.parameter_jump", "values.lost_update", "values.dead_activation",
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
     "crash.crash", "crash.exception", "crash.raised_call", "logs.not_recorded",

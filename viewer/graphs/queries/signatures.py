@@ -76,10 +76,15 @@ def code_inputs(code: str) -> list[str]:
     return [name.strip() for name in found[1].split(",")] if found else []
 
 
+def call_code(code: str) -> str:
+    """Return the code of the function ``call`` of a generated wrapper, or "" if it has none."""
+    found = _CALL.search(code)
+    return found[0] if found else ""
+
+
 def code_results(code: str) -> list[str | None]:
     """Return the name of the buffer in each output of a generated wrapper; None for an output that is no buffer."""
-    call = _CALL.search(code)
-    found = _RESULTS.findall(call[0]) if call else []
+    found = _RESULTS.findall(call_code(code))
     try:
         returned = ast.parse(found[-1], mode="eval").body if found else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):

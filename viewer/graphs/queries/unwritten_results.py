@@ -1,0 +1,141 @@
+"""Queries results of graphs that lie in memory which no launch names, so that nothing has written them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stepscope.viewer.graphs.queries.graphs import code_of_graph
+from stepscope.viewer.graphs.queries.program_names import name_in_program
+from stepscope.viewer.graphs.queries.signatures import call_code, code_results
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_ALLOCATED = """
+    SELECT g.log, g.graph, coalesce(g.compile_id, ''), n.name AS buffer, n.storage_bytes, min(l.first_call) AS call,
+           sum(l.calls)::BIGINT AS calls
+    FROM graphs g JOIN layouts l ON l.graph = g.graph AND l.calls > 0 AND l.function = 'call'
+    JOIN layout_storages n ON n.layout = l.layout
+    WHERE g.not_recorded IS NULL AND g.operands_left_out IS NULL
+      AND n.kind = 'allocated' AND n.dead IS NULL AND n.storage_bytes > 0
+      AND NOT EXISTS (FROM arguments a JOIN sites s ON s.site = a.site
+                      WHERE s.graph = g.graph AND n.name IN (a.storage, a.buffer))
+      AND EXISTS (FROM memory_statements m WHERE m.graph = g.graph AND m.event = 'allocate' AND m.buffer = n.name
+                    AND m.function = 'call')
+    GROUP BY ALL ORDER BY call, buffer
+"""
+_CALL = "SELECT step, start_ns FROM calls WHERE call = ?"
+_LAUNCH = "SELECT min(launch) FROM launches WHERE call = ?"
+_DYNAMO = """
+    SELECT max(r.record) FROM records r JOIN graphs g ON g.log = r.log AND g.compile_id = r.compile_id
+    WHERE g.graph = ? AND r.event = 'dynamo_output_graph'
+"""
+_LINE = re.compile(r"\s*# File: (.+?):(\d{1,9}) in (.*?), code: ?(.*)")
+# A compiler may divide Dynamo's graph, and what one part allocates may be written between two parts.
+_PARTS = """
+    SELECT count(*) FROM records r JOIN graphs g ON g.log = r.log AND g.compile_id = r.compile_id
+    WHERE g.graph = $1 AND r.record > $2 AND list_contains(['aot_inference_graph', 'aot_forward_graph'], r.event)
+"""
+_WRITES = re.compile(r"torch\.ops\.(?!aten\.|prims\.|prim\.|higher_order\.)\w+\.|.*triton_kernel|.*\w_$")
+"""Calls that may write into a tensor that they are given."""
+
+
+_Told = tuple[str, str | None, SourceLine | None]
+
+
+@dataclass(frozen=True)
+class UnwrittenResult:
+    """A result of a graph in memory that its calls allocate and that no launch names."""
+
+    log: int
+    graph: int
+    compile_id: str
+    buffer: str
+    storage_bytes: int
+    call: int
+    """The first call that returned it."""
+    calls: int
+    step: int
+    start_ns: int
+    launch: int | None
+    """The first launch of that call; None if it has none."""
+    name: str
+    """The variable that holds it in Dynamo's graph."""
+    given_to: str | None
+    """The operator to which the program gives it to be written, such as ``torch.ops.mine.fill``; None if there is none.
+    """
+    source: SourceLine | None
+    """The line that gave it to that operator, else the line that made it."""
+
+
+def unwritten_results(trace: Trace) -> list[UnwrittenResult]:
+    """Return the results in order of time, without those of graphs whose place in the program is unknown."""
+    found = []
+    for log, graph, compile_id, buffer, size, call, calls in sql.rows(trace, _ALLOCATED):
+        code = code_of_graph(trace, graph) or ""
+        if buffer in code_results(code) and not _is_used(call_code(code), buffer):
+            told = _in_program(trace, graph, buffer)
+            step, start_ns = sql.row(trace, _CALL, [call]) or (0, 0)
+            launch = sql.number(trace, _LAUNCH, [call])
+            if told is not None:
+                found.append(
+                    UnwrittenResult(log, graph, compile_id, buffer, size, call, calls, step, start_ns, launch, *told)
+                )
+    return found
+
+
+def _is_used(code: str, buffer: str) -> bool:
+    """Return whether a statement other than its allocation, its check, its end and the return names a buffer."""
+    name = re.compile(rf"\b{re.escape(buffer)}\b")
+    plain = re.compile(rf"\s*(?:#|return\b|del\b|assert_size_stride\(|{re.escape(buffer)} = empty_strided\w*\()")
+    return any(name.search(line) and not plain.match(line) for line in code.splitlines())
+
+
+def _in_program(trace: Trace, graph: int, buffer: str) -> _Told | None:
+    """Return what Dynamo's graph tells of a result: its variable, the operator that gets it, and the line of it."""
+    place = re.fullmatch(r"output (\d+)", name_in_program(trace, graph, buffer) or "")
+    record = sql.number(trace, _DYNAMO, [graph])
+    if place is None or record is None or sql.number(trace, _PARTS, [graph, record]) != 1:
+        return None
+    return _of_dynamo(trace.payload(record).decode("utf-8", "replace"), int(place[1]))
+
+
+def _of_dynamo(text: str, place: int) -> _Told | None:
+    try:
+        function = next(node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
+    except (SyntaxError, ValueError, RecursionError, MemoryError, StopIteration):
+        return None
+    *statements, last = function.body
+    results = last.value.elts if isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple) else ()
+    result = results[place] if place < len(results) else None
+    if not isinstance(result, ast.Name):
+        return None
+    made: ast.stmt | None = None
+    given: tuple[ast.stmt, str] | None = None
+    for statement in statements:
+        target, value = _assigned(statement)
+        if target == result.id:
+            made = statement
+        elif isinstance(value, ast.Call) and _WRITES.match(ast.unparse(value.func)) and result.id in set(_names(value)):
+            given = given or (statement, ast.unparse(value.func))
+    return result.id, given[1] if given else None, _line(text, given[0] if given else made)
+
+
+def _assigned(statement: ast.stmt) -> tuple[str | None, ast.expr | None]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    target = targets[0]
+    return target.id if isinstance(target, ast.Name) else None, getattr(statement, "value", None)
+
+
+def _names(call: ast.Call) -> Iterator[str]:
+    return (node.id for node in ast.walk(call) if isinstance(node, ast.Name))
+
+
+def _line(text: str, statement: ast.stmt | None) -> SourceLine | None:
+    """Return the line of the model that the last comment before a statement names."""
+    above = text.splitlines()[: statement.lineno] if statement is not None else ()
+    found = next((match for match in map(_LINE.match, reversed(above)) if match), None)
+    return SourceLine(found[1], int(found[2]), found[3], found[4]) if found else None
