@@ -34,7 +34,7 @@ ROW_COUNT = "count:"
 _SMALL_BYTES = 1 << 26
 _SMALL_BLOCK, _LARGE_BLOCK = 16_384, 262_144
 """Sizes of DuckDB's blocks in bytes. A small trace has many small tables, which take one block per column."""
-_BUILDING_MEMORY = "192MB"
+_BUILDING_MEMORY = "128MB"
 """DuckDB's memory while it writes a file; it holds no more than the blocks of the file there."""
 _FEW_ROWS = 5_000
 """Maximum number of rows that are inserted faster without numpy than it takes to import numpy."""

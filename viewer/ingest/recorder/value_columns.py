@@ -68,6 +68,7 @@ def _sorted_parts(batches: ValueRecords, layouts: Layouts, places: LaunchPlaces)
         for first in range(0, ready, AT_ONCE_ROWS):
             chosen = order[first : min(first + AT_ONCE_ROWS, ready)]
             yield {name: column[chosen] for name, column in found.items() if name != "key"}
+        places.let_go()
         waiting, count = [{name: column[order[ready:]] for name, column in found.items()}], count - ready
         most = max(AT_ONCE_ROWS, 2 * count)
 

@@ -52,6 +52,7 @@ class ValuePart:
             "numel": numel, "looked_at": looked_at, "at_least": source.at_least(),
             "digest": source.digest(rows["absurd"]), "elements": source.elements(numel),
         }  # fmt: skip
+        places.let_go()
         if self.of_inputs:
             found["name"] = names
         return {**found, **_statistics(source, looked_at, layouts.is_skipped[at] | absurd)}
