@@ -6,19 +6,19 @@ and all its lines have the same line end. numpy finds such records ten times fas
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.tracer.schema.log_format import RETURN, TAB
+from stepscope.tracer.schema.log_format import RETURN, TAB, payload_digest
 from stepscope.viewer.ingest.clock import STAMP_BYTES
 from stepscope.viewer.ingest.columns import Flags, Ints
 from stepscope.viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, TAIL_BYTES, UNKNOWN
 
 _POINT_AT = FRACTION_END - 7
-_NEWLINE, _LEVEL, _POINT, _ZERO = 0x0A, 0x56, 0x2E, 0x30
+_NEWLINE, _LEVEL, _POINT, _ZERO, _QUOTE, _BRACE = 0x0A, 0x56, 0x2E, 0x30, 0x22, 0x7D
 _NS = 10 ** np.arange(8, 2, -1)
 MARKS = (0xFF, 0x00, 0x01, 0xC0)
 """Candidates for a marker byte: text seldom contains them."""
@@ -41,7 +41,8 @@ class Records:
     text_end: Ints
     """Ends of the payloads in `text`."""
     is_whole: Flags
-    """Whether the record is well formed; if not, its time and payload are meaningless."""
+    """Whether the record is well formed; if not, its time and payload are meaningless. A header with a payload then
+    ends as if with a md5."""
     columns: dict[str, Ints]
     """Columns of the table `records`; their bytes and lines count from the start of the log."""
     line_breaks: int
@@ -58,9 +59,15 @@ class Records:
         begins, ends = self.start + FRACTION_END, self.header_end - TAIL_BYTES
         return [piece[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
 
-    def digests(self) -> str:
-        """Return the text in the place of the md5 of all records, `DIGEST_BYTES` characters per record."""
-        return _bytes_at(self._data, self.header_end - TAIL_BYTES, DIGEST_BYTES).tobytes().decode("latin-1")
+    def are_sound(self, payloads: Sequence[bytes | None]) -> list[bool]:
+        """Return whether the records are well formed, and their payloads have the md5 in the header."""
+        which = np.flatnonzero(self.is_whole & self.has_payload)
+        announced = _bytes_at(self._data, self.header_end[which] - TAIL_BYTES, DIGEST_BYTES)
+        digests = "".join([payload_digest(payloads[i] or b"") for i in which.tolist()]).encode()
+        sound = self.is_whole.copy()
+        sound[which] = (np.frombuffer(digests, np.uint8).reshape(announced.shape) == announced).all(axis=1)
+        found: list[bool] = sound.tolist()
+        return found
 
     def time_ns(self, second_ns: Callable[[bytes], int | None]) -> Ints:
         """Return the unix ns of the records, `UNKNOWN` if one is not well formed or `second_ns` rejects its stamp."""
@@ -97,6 +104,7 @@ def records_of(piece: bytes, line: int, byte: int) -> Records:
     fraction_ns, whole = _fractions(data, start)
     whole &= (first[heads] == _LEVEL) & (header_end - start >= FRACTION_END + TAIL_BYTES)
     whole &= (np.add.reduceat(tabbed, heads, dtype=np.int64) == lines - 1) & (crlf | (returns == 0))
+    whole &= ~has_payload | (data[header_end - 2] == _QUOTE) & (data[header_end - 1] == _BRACE)
     whole[-1] &= is_closed
     text, text_starts = _without_tabs(piece, data, starts, ends, tabbed, returned)
     columns = {

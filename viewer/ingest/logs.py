@@ -14,8 +14,9 @@ from stepscope.viewer.ingest.clock import LogClock, clock_of
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.lenient_json import dumps
 from stepscope.viewer.ingest.log_bytes import log_bytes
-from stepscope.viewer.ingest.reader import LogRecord, RecordHeader, read_records
+from stepscope.viewer.ingest.reader import LogRecord, read_records
 from stepscope.viewer.ingest.record_columns import RecordColumns
+from stepscope.viewer.ingest.record_headers import RecordHeader
 from stepscope.viewer.ingest.recorder.run_facts import NewerFormat
 from stepscope.viewer.ingest.recorder.runtime_records import RuntimeRecords
 from stepscope.viewer.ingest.rows import IndexRows, without_collection

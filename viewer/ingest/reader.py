@@ -6,15 +6,10 @@ Well-formed records are read in batches; `scan` reads all others line by line.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import orjson
-
-from stepscope.tracer.schema.constants import ARTIFACT_PREFIX
 from stepscope.tracer.schema.log_format import (
-    ENVELOPE_KEYS,
     HEADER,
     decode_payload,
     decode_payload_crlf,
@@ -22,45 +17,22 @@ from stepscope.tracer.schema.log_format import (
     scan,
 )
 from stepscope.viewer.ingest import lenient_json
-from stepscope.viewer.ingest.bounds import NUMBERS, whole_number
 from stepscope.viewer.ingest.clock import LogClock
 from stepscope.viewer.ingest.damage import Damage, RecordPlace
 from stepscope.viewer.ingest.log_bytes import LogBytes, pieces
-from stepscope.viewer.ingest.record_columns import DIGEST_BYTES, FRACTION_END, UNKNOWN, RecordColumns, SharedColumns
-from stepscope.viewer.ingest.torch_trace.kinds import COMPILE_ERROR, NO_ID, UNREADABLE, is_of_a_compile
+from stepscope.viewer.ingest.record_columns import UNKNOWN, RecordColumns
+from stepscope.viewer.ingest.record_headers import (
+    NUMBER_DIGITS,
+    KnownHeader,
+    KnownHeaders,
+    RecordHeader,
+    content_of,
+    header_of,
+    ids_of,
+    source_of,
+)
 
-if TYPE_CHECKING:
-    from stepscope.viewer.ingest.batch_reader import Records
-
-_NUMBER_DIGITS = 15
-_MOST_REMEMBERED = 1000
 _CRLF = "the log's line ends are CRLF"
-
-
-@dataclass(slots=True)
-class RecordHeader:
-    """The contents of a header line except its time. `event` is `UNREADABLE` if the JSON is broken."""
-
-    pid: int | None
-    source: str
-    event: str = UNREADABLE
-    value: Any = None
-    """Value of the event in the JSON, mostly an object."""
-    name: str | None = None
-    """Name of an artifact or of another event that has a name."""
-    envelope: dict[str, Any] = field(default_factory=dict)
-    """All other keys of the JSON except the md5."""
-    compile_id: str | None = None
-    attempt: int | None = None
-    rank: int | None = None
-
-    def kind(self) -> SharedColumns:
-        name, encoding, value = self.name, None, self.value
-        if value and type(value) is dict:
-            name = name or lenient_json.text(value.get("filename"))
-            encoding = lenient_json.text(value.get("encoding"))
-        columns = (self.pid, self.source, self.event, name, encoding, self.compile_id, self.attempt)
-        return tuple.__new__(SharedColumns, columns)
 
 
 class LogRecord(NamedTuple):
@@ -107,10 +79,6 @@ class LogRecord(NamedTuple):
 
 _log_record: Callable[[Iterable[Any]], LogRecord] = partial(tuple.__new__, LogRecord)
 """`LogRecord._make` without the check of the number of fields."""
-_Origin = tuple[int | None, str]
-_Content = tuple[str, Any, str | None, dict[str, Any]]
-_Found = tuple[RecordHeader, int]
-"""A header and the number of its combination of shared columns."""
 
 
 def read_records(
@@ -140,10 +108,7 @@ class _Reader:
     ) -> None:  # fmt: skip
         self._passed = passed
         self._size, self._damage, self._clock, self._columns, self._first = size, damage, clock, columns, first
-        self._origins: dict[bytes, _Origin] = {}
-        """Text between time stamp and JSON -> process and source."""
-        self._headers: dict[bytes, _Found] = {}
-        """Text between time stamp and md5 -> remembered header and the number of its shared columns."""
+        self._headers = KnownHeaders(columns)
         self._line = 1
         """Line at which the current piece begins."""
 
@@ -162,7 +127,7 @@ class _Reader:
 
         found = records_of(piece, self._line, byte)
         payloads = found.payloads()
-        headers = self._headers_of(piece, found, payloads)
+        headers = self._headers.of_records(piece, found, payloads)
         times = found.time_ns(self._clock.second_ns)
         columns = {**found.columns, "time_unix_ns": times}
         lines, starts, ends = columns["line"].tolist(), found.start.tolist(), found.end.tolist()
@@ -178,7 +143,7 @@ class _Reader:
 
     def _usual(
         self,
-        headers: Sequence[_Found | None],
+        headers: Sequence[KnownHeader | None],
         payloads: Sequence[bytes | None],
         columns: Mapping[str, Any],
         part: slice,
@@ -197,60 +162,6 @@ class _Reader:
         )  # fmt: skip
         yield from map(_log_record, each)
 
-    def _headers_of(self, piece: bytes, found: Records, payloads: Sequence[bytes | None]) -> list[_Found | None]:
-        """Return the header of each record, or None if anything about the record is unusual."""
-        announced, keys = found.digests(), found.keys(piece)
-        digests = [announced[at : at + DIGEST_BYTES] for at in range(0, len(announced), DIGEST_BYTES)]
-        headers = list(map(self._headers.get, keys))
-        starts, stops = found.start.tolist(), found.header_end.tolist()
-        for i, (is_whole, payload) in enumerate(zip(found.is_whole.tolist(), payloads, strict=True)):
-            if not is_whole or (payload is not None and payload_digest(payload) != digests[i]):
-                headers[i] = None
-            elif payload is None:
-                headers[i] = self._new_header(piece, starts[i], stops[i], keys[i], None)
-            elif headers[i] is None:
-                headers[i] = self._headers.get(keys[i]) or self._new_header(
-                    piece, starts[i], stops[i], keys[i], digests[i]
-                )
-        return headers
-
-    def _new_header(self, piece: bytes, start: int, stop: int, key: bytes, digest: str | None) -> _Found | None:
-        """Read the header line from `start` to `stop`. Return None if it is unusual or announces another payload."""
-        json_start = piece.find(b"] ", start + FRACTION_END, stop) + 2
-        origin = self._origin(piece, start, start + FRACTION_END, json_start, stop)
-        if origin is None:
-            return None
-        try:
-            content = _content(orjson.loads(piece[json_start:stop]))
-        except orjson.JSONDecodeError:
-            return None
-        ids = ids_of(content[3]) if content is not None else None
-        if content is None or ids is None or content[3].pop("has_payload", None) != digest:
-            return None
-        pid, source = origin
-        header = _header(pid, source, content, ids)
-        found = header, self._columns.kind(header.kind())
-        if not header.value and key.endswith(b'"has_payload": "'):
-            # Headers without a value are frequent and differ only in time and md5.
-            if len(self._headers) >= _MOST_REMEMBERED:
-                self._headers.clear()
-            self._headers[key] = found
-        return found
-
-    def _origin(self, piece: bytes, start: int, fraction_end: int, json_start: int, stop: int) -> _Origin | None:
-        """Return process and source from the text between time stamp and JSON, or None if it is unusual."""
-        text = piece[fraction_end:json_start]
-        origin = self._origins.get(text)
-        if origin is None:
-            match = HEADER.match(piece, start, stop)
-            if match is None or match.start(11) != json_start or match.end(7) != fraction_end:
-                return None
-            parts = match.groups()
-            if len(parts[7]) > _NUMBER_DIGITS or len(self._origins) >= _MOST_REMEMBERED:
-                return None
-            origin = self._origins[text] = (int(parts[7]), _source(parts))
-        return origin
-
     def _by_lines(self, data: bytes, first_line: int, byte: int) -> Iterator[LogRecord]:
         """Yield the records of a part of the log that begins at `byte`."""
         for near in scan(data):
@@ -263,12 +174,12 @@ class _Reader:
                 self._damage.add("truncated" if torn else "not_a_record", header_line, line, start)
                 continue
             parts = match.groups()
-            pid = int(parts[7]) if len(parts[7]) <= _NUMBER_DIGITS else None
+            pid = int(parts[7]) if len(parts[7]) <= NUMBER_DIGITS else None
             time_ns = self._clock.time_ns(parts[1:7])
             if time_ns is None or pid is None:
                 self._damage.add("absurd_value", header_line[: match.start(11)], line, start)
             torn = last and near.payload_start == near.end
-            bare, place = RecordHeader(pid, _source(parts)), RecordPlace(line, start)
+            bare, place = RecordHeader(pid, source_of(parts)), RecordPlace(line, start)
             header = self._read_header(bare, parts[10], torn, place)
             raw = _without_blank_end(data[near.payload_start : near.end])
             payload, crlf, sound = self._read_payload(header, header is not bare, raw, last, place)
@@ -282,7 +193,7 @@ class _Reader:
 
     def _read_header(self, header: RecordHeader, text: bytes, torn: bool, place: RecordPlace) -> RecordHeader:
         try:
-            content = _content(lenient_json.loads(text))
+            content = content_of(lenient_json.loads(text))
         except ValueError:
             content = None
         if content is None:
@@ -293,7 +204,7 @@ class _Reader:
         ids = ids_of(content[3])
         if ids is None:
             self._damage.add("absurd_value", text, *place)
-        return _header(header.pid, header.source, content, ids or (None, None))
+        return header_of(header.pid, header.source, content, ids or (None, None))
 
     def _read_payload(
         self, header: RecordHeader, is_readable: bool, raw: bytes, last: bool, place: RecordPlace
@@ -316,46 +227,6 @@ class _Reader:
         excerpt = b"%s: %s" % ((header.name or header.event).encode(), payload)
         self._damage.add(_payload_damage(payload, last), excerpt, *place)
         return payload, crlf, False
-
-
-def _source(header: Sequence[bytes]) -> str:
-    return f"{header[8].decode('utf-8', 'replace')}:{header[9].decode()}"
-
-
-def _header(pid: int | None, source: str, content: _Content, ids: tuple[str | None, int | None]) -> RecordHeader:
-    event, _, name, envelope = content
-    compile_id = ids[0] or (NO_ID if is_of_a_compile(event, name) else None)
-    if event == "artifact" and name is not None and name.startswith(ARTIFACT_PREFIX) and name != COMPILE_ERROR:
-        compile_id = None  # the record of its graph names the compile
-    return RecordHeader(pid, source, *content, compile_id, ids[1], whole_number(envelope.get("rank")))
-
-
-def _content(header: Any) -> _Content | None:
-    """Return event, value, name and envelope of a header's JSON, or None if it names no event."""
-    if type(header) is not dict:
-        return None
-    for event in header:
-        if event not in ENVELOPE_KEYS:
-            break
-    else:
-        return None
-    value = header.pop(event)
-    name = value.get("name") if type(value) is dict else None
-    return event, value, name if type(name) is str else None, header
-
-
-def ids_of(envelope: Mapping[str, Any]) -> tuple[str | None, int | None] | None:
-    """Return compile id and attempt, or None if one of their numbers is impossible."""
-    get = envelope.get
-    autograd, attempt = get("compiled_autograd_id"), get("attempt")
-    frame, compile_number = get("frame_id"), get("frame_compile_id")
-    for number in (frame, compile_number, attempt, autograd):
-        if number is not None and not (type(number) is int and 0 <= number < NUMBERS.stop):
-            return None
-    inside = f"{frame}/{compile_number}" if frame is not None and compile_number is not None else None
-    if autograd is not None:
-        inside = f"!{autograd}/{inside}" if inside else f"!{autograd}"
-    return inside, attempt
 
 
 def _without_blank_end(raw: bytes) -> bytes:

@@ -64,6 +64,22 @@ def crlf(data: bytes) -> bytes:
     return data.replace(b"\n", b"\r\n")
 
 
+def with_torch_headers(of_a_compile: bytes = b"", end: bytes = b"") -> bytes:
+    """A log whose headers have PyTorch's order and spaces. The third id of a frame becomes `of_a_compile`, and the end
+    of every seventh header `end`, if they are not empty."""
+    lines = whole_log().split(b"\n")
+    for number, line in enumerate(lines):
+        prefix, _, header = line.partition(b"] ")
+        if line.startswith(b"V"):
+            value = json.loads(header)
+            event = next(iter(value))
+            ordered = {event: value[event], **({"rank": value["rank"]} if "rank" in value else {}), **value}
+            text = json.dumps(ordered).encode()
+            text = text.replace(b'"frame_id": 3,', of_a_compile or b'"frame_id": 3,')
+            lines[number] = prefix + b"] " + (text[: -len(end)] + end if end and number % 7 == 0 else text)
+    return b"\n".join(lines)
+
+
 def with_bytes(some: bytes) -> bytes:
     """A log with these among its payload's lines; each is whole."""
     payload = b"\n".join([b"a" + some + b"\tb", some, b"", b"\t" + some])
@@ -96,6 +112,13 @@ def damaged(data: bytes, seed: int) -> bytes:
         pytest.param(whole_log().replace(b"0314 09:26:53", b"0231 09:26:53", 9), id="no such day"),
         pytest.param(whole_log().replace(b"0314 09:26:53", b"1231 23:59:59", 30), id="another year"),
         pytest.param(with_bytes(b"\xff\x00\x01\xc0"), id="every byte that is a mark"),
+        pytest.param(with_torch_headers(), id="PyTorch's headers"),
+        *(pytest.param(with_torch_headers(end=end), id=f"end {end!r}") for end in (b"]", b"'}", b'"', b" }")),
+        *(
+            pytest.param(with_torch_headers(b'"frame_id": %s,' % number), id=f"frame {number!r}")
+            for number in (b"03", b"-1", b"1.5", b"999999999", b"9999999999", b"9" * 17, b"null", b'3, "frame_id": 4')
+        ),
+        *(pytest.param(damaged(with_torch_headers(), seed), id=f"damaged PyTorch's {seed}") for seed in range(4)),
         *(pytest.param(with_bytes(bytes([mark])), id=f"byte {mark}") for mark in MARKS),
         *(pytest.param(damaged(whole_log(), seed), id=f"damaged {seed}") for seed in range(8)),
         *(pytest.param(damaged(crlf(whole_log()), seed), id=f"damaged crlf {seed}") for seed in range(4)),
@@ -110,7 +133,13 @@ def test_whole_records_are_read_at_once(read: Read, monkeypatch: pytest.MonkeyPa
         raise AssertionError("a whole record was read line by line")
 
     monkeypatch.setattr("stepscope.viewer.ingest.reader.scan", refused)
-    for data in (whole_log(), crlf(whole_log()), with_bytes(b"\xff"), with_bytes(b"\xff\x00\x01\xc0")):
+    for data in (
+        whole_log(),
+        crlf(whole_log()),
+        with_torch_headers(),
+        with_bytes(b"\xff"),
+        with_bytes(b"\xff\x00\x01\xc0"),
+    ):
         assert len(read(data, True)["records"]["record"]) == data.count(b"\nV") + 1
 
 

@@ -31,7 +31,8 @@ from stepscope.tracer.schema.values import SavedTensor, ValueLayout
 from stepscope.viewer.ingest.damage import Damage
 from stepscope.viewer.ingest.decode import BadPayload, decode
 from stepscope.viewer.ingest.lenient_json import dumps, loads
-from stepscope.viewer.ingest.reader import LogRecord, ids_of
+from stepscope.viewer.ingest.reader import LogRecord
+from stepscope.viewer.ingest.record_headers import ids_of
 from stepscope.viewer.ingest.recorder.graph_rows import GraphRows
 from stepscope.viewer.ingest.recorder.launch_batches import (
     EndedStep,

@@ -56,7 +56,6 @@ class CompilationRows:
         self.log, self.rows = log, rows
         self._exports: list[tuple[int, str, dict[str, Any]]] = []
         """(record, event, value) of each."""
-        self._metric_rows: list[tuple[int, str, float | None, str | None]] = []
         self._readers: Mapping[str, Callable[[LogRecord, dict[str, Any]], None]] = {
             **dict.fromkeys(METRICS_EVENTS, self._metrics),
             **dict.fromkeys(_EXPORTS, self._export),
@@ -67,11 +66,6 @@ class CompilationRows:
         """Return what reads records of this event, or None."""
         reader = self._readers.get(event)
         return None if reader is None else partial(_read_object, reader)
-
-    def add_metrics(self) -> None:
-        """Add the rows of all metrics."""
-        if self._metric_rows:
-            self.rows.extend_rows("metrics", _METRIC_COLUMNS, self._metric_rows)
 
     def finish(self, file_name: ResolveFile) -> None:
         """Add the rows with file names, which `file_name` looks up in the string tables."""
@@ -114,7 +108,8 @@ class CompilationRows:
         )
 
     def _metrics(self, record: LogRecord, value: dict[str, Any]) -> None:
-        number, add = record.record, self._metric_rows.append
+        number, rows = record.record, list[tuple[int, str, float | None, str | None]]()
+        add = rows.append
         for name, item in islice(value.items(), _MOST_FIELDS):
             if item is None:
                 if name == SKIP_REASON:
@@ -128,6 +123,7 @@ class CompilationRows:
         setting = _CUDAGRAPHS.search(text(value.get("inductor_config")) or "")
         if setting is not None:
             add((number, CUDAGRAPHS, float(setting[1] == "true"), setting[1]))
+        self.rows.extend_rows("metrics", _METRIC_COLUMNS, rows)
 
     def _symbol(self, record: LogRecord, value: dict[str, Any]) -> None:
         self.rows.add(

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stepscope.viewer.ingest.reader import LogRecord, RecordHeader
+from stepscope.viewer.ingest.reader import LogRecord
+from stepscope.viewer.ingest.record_headers import RecordHeader
 
 
 class LogCompileIds:

@@ -108,7 +108,6 @@ class TorchEvents:
 
     def finish(self, inherited: Iterable[StringTable] = ()) -> None:
         """Add the rows of all compiles and spans."""
-        self.facts.add_metrics()
         tables = [self.strings, *self._fitting(inherited)]
         named = self._named_frames()
         in_flight = {key: name for spans in self._spans.values() for key, name in spans.in_flight().items()}
