@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.memory.peak_rows import PEAK_MEANINGS
 from stepscope.viewer.text.formats import basename, plural
 
 if TYPE_CHECKING:
@@ -210,4 +211,4 @@ FILTERS = {
     "mismatch_place": mismatch_place,
     "runs_of": runs_of,
 }
-GLOBALS = {"alive_kinds": KIND_NAMES, "mismatch_names": MISMATCH_NAMES}
+GLOBALS = {"alive_kinds": KIND_NAMES, "mismatch_names": MISMATCH_NAMES, "peak_meanings": PEAK_MEANINGS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stepscope.viewer.memory.peak_rows import PeakParts
 from stepscope.viewer.memory.queries.graphs import graphs_by_peak
 from stepscope.viewer.memory.queries.growth import growth
 from stepscope.viewer.memory.queries.leaks import leaks
@@ -11,6 +12,7 @@ from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, c
 from stepscope.viewer.memory.queries.mini_curves import MiniCurve, mini_curves
 from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
 from stepscope.viewer.memory.queries.node_places import NodePlace, node_places
+from stepscope.viewer.memory.queries.peak_parts import peak_parts
 from stepscope.viewer.memory.queries.recompute import (
     RecomputeDetail,
     RecomputeRow,
@@ -42,6 +44,8 @@ class MemoryOverviewPage:
     log: int
     curve: RunCurve | None
     peaks: list[RunPeak]
+    peak_parts: list[PeakParts]
+    """What the peak of each device of the log consists of."""
     graphs: list[MiniCurve]
     graphs_left: int
     growth: list[GrowthRow] | None
@@ -83,6 +87,7 @@ def memory_page(trace: Trace, request: Request) -> MemoryOverviewPage:
         log=log,
         curve=curve,
         peaks=run_peaks(trace),
+        peak_parts=part("The parts of the peak", [], peak_parts, trace, log),
         graphs=minis,
         graphs_left=left,
         growth=growth(trace),

@@ -23,6 +23,7 @@ from stepscope.viewer.overview.rows import (
     RunRow,
     StepRow,
 )
+from stepscope.viewer.speed.queries.verdict import share_text
 from stepscope.viewer.steps.queries.step_sources import step_sources
 from stepscope.viewer.text.alike import often, pattern_of
 from stepscope.viewer.text.clean import clean
@@ -218,7 +219,9 @@ def _memory(facts: Overview, figures: MemoryFigures) -> list[str]:
     grows = (
         f"; grows by {format_bytes(figures.growth_bytes_per_step)} per step" if figures.growth_bytes_per_step else ""
     )
-    return [_cut(f"Memory  at most {format_bytes(figures.peak_bytes)}{step}{where}{grows}")]
+    parts = [f"{one.kind} {share_text(one.storage_bytes, figures.peak_bytes)}" for one in figures.peak_parts or ()]
+    line = _cut(f"Memory  at most {format_bytes(figures.peak_bytes)}{step}{where}{grows}")
+    return [line, *_wrapped(f"Of it: {', '.join(parts)}.", "  ")] if parts else [line]
 
 
 def _graphs(facts: Overview, graphs: Sequence[GraphRow], memory: MemoryText | None) -> list[str]:

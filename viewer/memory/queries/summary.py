@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from stepscope.viewer.memory.peak_rows import PeakPart
 from stepscope.viewer.memory.queries.growth import growth
+from stepscope.viewer.memory.queries.peak_parts import parts_of
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -44,6 +46,8 @@ class MemoryFigures:
     peak_step: int | None
     peak_graph: int | None
     growth_bytes_per_step: int | None
+    peak_parts: list[PeakPart] | None = None
+    """What that peak consists of, the largest part first; the parts add up to it."""
 
 
 def estimated_peaks(trace: Trace) -> dict[int, NodePeak]:
@@ -71,4 +75,5 @@ def memory_figures(trace: Trace) -> MemoryFigures:
         peak_step=peaks[0].step if peaks else None,
         peak_graph=peaks[0].graph if peaks else None,
         growth_bytes_per_step=None if grown is None else max(by_log.values(), default=0),
+        peak_parts=parts_of(trace, peaks[0]).parts if peaks and peaks[0].live_bytes else None,
     )

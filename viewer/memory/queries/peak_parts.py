@@ -1,0 +1,74 @@
+"""Says what the peak of a run consists of: parameters, optimizer state, inputs, gradients, saved tensors and so on."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from stepscope.viewer.graphs.queries.program_names import program_names
+from stepscope.viewer.graphs.rows import ProgramName
+from stepscope.viewer.memory.peak_rows import PEAK_MEANINGS, PeakKind, PeakPart, PeakParts
+from stepscope.viewer.memory.queries.run import run_peaks
+from stepscope.viewer.memory.rows import RunPeak
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_GIVEN: dict[str | None, PeakKind] = {
+    "parameter": "parameters", "buffer": "module buffers", "input": "inputs", "gradient": "gradients",
+    "saved": "saved for the backward pass",
+}  # fmt: skip
+_STATE = re.compile(r"(?:\b|_)state(?:_list_dict_keys_|\[list\(dict\.keys\()")
+"""How Dynamo names tensors in the attribute `state` of an optimizer, a dictionary whose keys are the parameters."""
+_SUMS = """
+    SELECT live_bytes, made_bytes, saved_bytes, kept_bytes FROM live_bytes
+    WHERE log = $log AND device = $device AND ns = $ns
+"""
+_ALIVE = """
+    SELECT l.graph, s.name, v.made, v.met_by_backward, v.storage_bytes
+    FROM survivors v JOIN layouts l ON l.layout = v.layout
+    JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage
+    WHERE v.log = $log AND v.device = $device AND v.born_ns <= $ns AND (v.died_ns IS NULL OR v.died_ns > $ns)
+"""
+
+
+class _Alive(NamedTuple):
+    graph: int
+    name: str
+    made: bool
+    met_by_backward: bool
+    storage_bytes: int
+
+
+def peak_parts(trace: Trace, log: int) -> list[PeakParts]:
+    """Return the parts of the peak of each device of a log, the highest peak first."""
+    return [parts_of(trace, peak) for peak in run_peaks(trace) if peak.log == log and peak.live_bytes]
+
+
+def parts_of(trace: Trace, peak: RunPeak) -> PeakParts:
+    """Return what a peak consists of. Memory that no compiled call uses is no part of it."""
+    at = {"log": peak.log, "device": peak.device, "ns": peak.ns}
+    ((live, made, saved, kept),) = sql.rows(trace, _SUMS, at)
+    sizes: Counter[PeakKind] = Counter()
+    given = results = 0
+    for one in sql.records(_Alive, trace, _ALIVE, at):
+        known = program_names(trace, one.graph).get(one.name)
+        if not one.made:
+            kind = _kind_of_input(known)
+            sizes[kind] += one.storage_bytes
+            given += one.storage_bytes
+        elif not one.met_by_backward and known is not None and known.kind == "gradient":
+            sizes["gradients"] += one.storage_bytes
+            results += one.storage_bytes
+    sizes["saved for the backward pass"] += saved
+    sizes["other results"] += kept - results
+    sizes["temporaries"] += made - saved - kept
+    sizes["unknown inputs"] += live - made - given
+    parts = [PeakPart(kind, sizes[kind], sizes[kind] / live) for kind in PEAK_MEANINGS if sizes[kind] > 0]
+    return PeakParts(peak, sorted(parts, key=lambda part: -part.storage_bytes))
+
+
+def _kind_of_input(known: ProgramName | None) -> PeakKind:
+    if known is not None and known.name is not None and _STATE.search(known.name):
+        return "optimizer state"
+    return _GIVEN.get(known.kind if known is not None else None, "unknown inputs")
