@@ -19,6 +19,7 @@ from torch.fx import GraphModule, Interpreter
 
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.inductor.captured_graph import copied
+from stepscope.tracer.inductor.unrecorded import hidden
 
 Layer = Literal["aot", "joint", "post_grad"]
 
@@ -73,6 +74,18 @@ def running(layer: Layer) -> Iterator[list[InnerGraphs]]:
         yield _switch.ran
     finally:
         _switch.layer, _switch.ran = None, None
+
+
+@contextmanager
+def keeping_graphs(failed: Callable[[str, BaseException], None]) -> Iterator[None]:
+    """Keep the graphs of what is compiled meanwhile; nothing of it is recorded."""
+    layers = CompileLayers(failed)
+    with hidden():
+        try:
+            layers.attach()
+            yield
+        finally:
+            layers.detach()
 
 
 class CompileLayers:

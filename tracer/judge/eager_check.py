@@ -17,7 +17,8 @@ from stepscope.tracer.inductor.float64_mode import WIDER, Float64Mode, Rounding
 from stepscope.tracer.judge.backward_check import BackwardCheck, Before, gradients_of
 from stepscope.tracer.judge.clones import Clones, NotComparable, copies, with_gradients
 from stepscope.tracer.judge.comparison import MOST_DIFFERENCES, Named, References, Side, structure, values
-from stepscope.tracer.judge.layers import Compare, Found, first_difference, tried
+from stepscope.tracer.judge.judge import Tally
+from stepscope.tracer.judge.layers import Compare, Found, first_difference, in_new_compile, tried
 from stepscope.tracer.judge.memory import is_out_of_memory
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.layer_checks import LayerCheck, TensorDifference
@@ -29,9 +30,18 @@ Compared = tuple[list[TensorDifference], list[TensorDifference]]
 RANDOM = "it draws random numbers, and compiled code draws others than eager code"
 
 
+class Tallied(Protocol):
+    """The part of the judge that is used here."""
+
+    @property
+    def tally(self) -> Tally: ...
+
+
 class CheckSink(Protocol):
     """The part of the recorder that is used here."""
 
+    @property
+    def judge(self) -> Tallied: ...
     @property
     def is_on(self) -> bool: ...
     def write(self, record: Record) -> None: ...
@@ -129,6 +139,7 @@ class _EagerRun:
         if eager_runs.is_recording_a_device_graph():
             raise NotComparable("the call is being recorded into a CUDA graph")
         self._states = eager_runs.generator_states()
+        self._tally = self._sink.judge.tally
         with eager_runs.apart():
             self._pristine = copies(self._args)
         self._before = Before.of(self._args)
@@ -154,13 +165,12 @@ class _EagerRun:
             wrong, off = values(before, after, named, self._graph.eps, self._references)
             differences = [*wrong, *differences]
         found = Found()
-        if self._layered is not None and not is_random and (_is_worth_it(differences) or off):
+        if not is_random:
 
             def compare(one: Side, other: Side) -> Compared:
                 return self._compared(one, other, named, self._references)
 
-            found = first_difference(before, after, lambda: self._in_layer(self._layered)[1], compare)
-            self._try_settings(found, before, lambda compiled: self._in_layer(compiled)[1], compare)
+            found = self._in_layers((differences, off), before, after, lambda graph: self._in_layer(graph)[1], compare)
         self._conclude("forward", differences, off, len(after.results), RANDOM if is_random else None, found)
         if not is_random:
             self.guarded("backward", lambda: self._watch_backward(clones, before, after))
@@ -189,17 +199,15 @@ class _EagerRun:
         def compare(one: Side, other: Side) -> Compared:
             return self._compared(one, other, named, references)
 
-        def run(compiled: Any = self._layered) -> Side:
+        def run(compiled: Any) -> Side:
             with torch.enable_grad():
                 clones, side = self._in_layer(compiled)
             with eager_runs.apart(self._states):
                 return Side([], gradients_of(side.results, clones, gradients, wanted))
 
         differences, off = compare(before, after)
-        found = Found()
-        if self._layered is not None and (_is_worth_it(differences) or off):
-            found = first_difference(before, after, run, compare)
-            self._try_settings(found, before, run, compare)
+        with torch.enable_grad():  # what is compiled here has a backward
+            found = self._in_layers((differences, off), before, after, run, compare)
         self._conclude("backward", differences, off, len(wanted), None, found)
 
     def _compared(self, before: Side, after: Side, named: Named, references: Callable[[int], References]) -> Compared:
@@ -207,13 +215,30 @@ class _EagerRun:
         wrong, off = values(before, after, named, self._graph.eps, references)
         return [*wrong, *structure(before, after, named)], off
 
-    def _try_settings(self, found: Found, before: Side, run: Callable[[Any], Side], compare: Compare) -> None:
+    def _in_layers(
+        self, different: Compared, before: Side, after: Side, run: Callable[[Any], Side], compare: Compare
+    ) -> Found:
+        """Find the layer of what differs, if that was asked for, or if no kernel of a judged call can be the reason."""
+        differences, off = different
+        is_wrong = _is_worth_it(differences)
+        if self._layered is not None and (is_wrong or off):
+            found = first_difference(before, after, lambda: run(self._layered), compare)
+            if found.is_inductors:
+                found.settings = tried(self._graph, self._inputs(), before, run, compare)
+            return found
+        if is_wrong and self._layered is None and self._kernels_are_right():
+            return in_new_compile(self._graph, self._inputs(), before, after, run, compare, self._sink.failed)
+        return Found()
+
+    def _kernels_are_right(self) -> bool:
+        """Return whether the judge was at work since the call began, and has accused nothing."""
+        now = self._sink.judge.tally
+        return now.calls > self._tally.calls and now.accused == self._tally.accused
+
+    def _inputs(self) -> list[Any]:
         assert self._pristine is not None
-        if not found.is_inductors:
-            return
         with eager_runs.apart(self._states):
-            inputs = with_gradients(copies(self._pristine), self._before.like).values
-            found.settings = tried(self._graph, inputs, before, run, compare)
+            return with_gradients(copies(self._pristine), self._before.like).values
 
     def _in_layer(self, compiled: Any) -> tuple[Clones, Side]:
         """Call a compiled graph on copies; that of the program runs the layer that is switched on."""

@@ -54,6 +54,18 @@ class SavedInput(NamedTuple):
     file: Any
 
 
+class Tally(NamedTuple):
+    """What was judged in a thread."""
+
+    calls: int = 0
+    accused: int = 0
+    """How many of these calls have a launch that is wrong or suspect, or read what it should not."""
+
+
+class _Tallies(threading.local):
+    of_thread = Tally()
+
+
 @dataclass
 class _LastStep:
     """What is kept of the last judged step, if only the last one is wanted."""
@@ -110,6 +122,7 @@ class Judge:
         self._asked = 0
         self._lock = threading.Lock()
         self._kept = _LastStep()
+        self._tallies = _Tallies()
         self._told: set[int] = set()
         """Graphs of which was said that calls of them cannot be judged."""
 
@@ -117,6 +130,11 @@ class Judge:
     def is_on(self) -> bool:
         """Whether some step may be judged, so that wrappers need the hooks for it."""
         return self._asked > 0 or self._config.judge != "off"
+
+    @property
+    def tally(self) -> Tally:
+        """What was judged in this thread until now."""
+        return self._tallies.of_thread
 
     def configure(self, config: TraceConfig) -> None:
         self._config = config
@@ -176,6 +194,8 @@ class Judge:
     def end(self, judged: GuardedJudge, graph: int, call: int, step: int) -> None:
         """Write the verdicts of a call that has ended."""
         judged.finish()
+        calls, accused = self.tally
+        self._tallies.of_thread = Tally(calls + 1, accused + judged.judge.result.accuses)
         if any(one.why_not == NO_MEMORY for one in judged.judge.result.verdicts):
             self._sink.skipped(Skipped("verdicts on some launches", TOO_LITTLE_MEMORY, graph))
         records = [*_records(judged.judge.result, graph, call, step, judged.spent_ns), *_saved(judged.saved, call)]

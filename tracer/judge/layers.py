@@ -9,7 +9,14 @@ from typing import Any
 
 from stepscope.tracer.inductor import numeric_settings
 from stepscope.tracer.inductor.captured_graph import CapturedGraph
-from stepscope.tracer.inductor.compile_layers import InnerGraphs, Layer, LayerMissing, lines_of, running
+from stepscope.tracer.inductor.compile_layers import (
+    InnerGraphs,
+    Layer,
+    LayerMissing,
+    keeping_graphs,
+    lines_of,
+    running,
+)
 from stepscope.tracer.judge.clones import NotComparable
 from stepscope.tracer.judge.comparison import Side
 from stepscope.tracer.judge.memory import is_out_of_memory
@@ -72,6 +79,28 @@ def first_difference(first: Side, last: Side, run: Callable[[], Side], compare: 
         name, side, graph = layer, result, next_graph
     _step(found, name, "compiled", compare(side, last))
     return found
+
+
+def in_new_compile(
+    graph: CapturedGraph,
+    inputs: Sequence[Any],
+    first: Side,
+    last: Side,
+    run: Callable[[Callable[..., Any]], Side],
+    compare: Compare,
+    failed: Callable[[str, BaseException], None],
+) -> Found:
+    """Compile the graph again to have the graphs between its layers, and compare these as `first_difference` does.
+
+    `run` calls a compiled graph on fresh copies of the inputs.
+    """
+    with keeping_graphs(failed):
+        try:
+            compiled = numeric_settings.compiled(graph.module, inputs)
+        except Exception as error:
+            why = NO_MEMORY if is_out_of_memory(error) else f"{type(error).__name__} was raised by a second compile"
+            return Found([LayerStep("dynamo", "compiled", "not_compared", why)])
+        return first_difference(first, last, lambda: run(compiled), compare)
 
 
 def _step(

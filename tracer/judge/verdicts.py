@@ -68,3 +68,9 @@ class CallVerdicts:
     """Launches that were not judged, by the reason."""
     judged: int = 0
     """Number of launches that were judged, in part or whole."""
+
+    @property
+    def accuses(self) -> bool:
+        """Whether a launch is wrong or suspect, or has read what it should not."""
+        is_wrong = any(one.word == "wrong" or one.suspects for one in self.verdicts)
+        return is_wrong or bool(self.changes or self.unwritten)

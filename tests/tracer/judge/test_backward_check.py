@@ -14,12 +14,18 @@ from torch.fx import symbolic_trace
 from stepscope.tracer.inductor import eager_runs
 from stepscope.tracer.inductor.captured_graph import CapturedGraph
 from stepscope.tracer.judge.eager_check import EagerChecks
+from stepscope.tracer.judge.judge import Tally
 from stepscope.tracer.schema.layer_checks import LayerCheck
 from stepscope.tracer.schema.record import Record
 
 
+class IdleJudge:
+    tally = Tally()
+
+
 class Sink:
     is_on = True
+    judge = IdleJudge()
 
     def __init__(self) -> None:
         self.checks: list[LayerCheck] = []

@@ -143,6 +143,27 @@ def test_a_wrong_pass_is_named(ran: tuple[Path, dict[str, str]], name: str) -> N
     assert changed
 
 
+@pytest.mark.parametrize(
+    ("name", "pair"),
+    [
+        ("judged_lost_mutation", ["dynamo", "aot"]),
+        ("judged_backward", ["joint", "post_grad"]),
+    ],
+)
+def test_the_layer_is_named_by_itself_where_no_kernel_is_wrong(
+    ran: tuple[Path, dict[str, str]], name: str, pair: list[str]
+) -> None:
+    (finding,), _ = read(ran, name)
+    assert finding.evidence["appears_between"] == pair
+    assert finding.evidence["changed_nodes"]
+
+
+def test_no_layer_is_looked_for_where_a_kernel_is_wrong(ran: tuple[Path, dict[str, str]]) -> None:
+    (finding,), rows = read(ran, "judged_kernel")
+    assert finding.evidence["appears_between"] is None
+    assert not any(row.layers for row in rows)
+
+
 def test_the_option_needs_a_number(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "stepscope", "run", "-o", str(tmp_path), "--check-eager", "train.py", "x.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
