@@ -211,13 +211,14 @@ class Growth:
     largest_relative: float | None
 
 
+ComparedBy = Literal["digests", "digests and statistics", "statistics"]
 Verdict = Literal[
     "no difference", "input", "nondeterministic", "launch", "output", "code", "structure", "nothing compared"
 ]
-"""What differs first: ``launch``, whose inputs agree; ``nondeterministic``, the same if digests prove it and its code
-is equal; ``input`` of a graph; ``output``, a launch of which some input is unknown, differs by less than the tolerance,
-or was changed after it was written. If no compared value differs: ``code``, or ``structure``, which is what has no
-partner."""
+"""What differs first: ``launch``, whose inputs agree; ``nondeterministic``, the same if digests prove it, its code
+is equal, and the runs differ in nothing that may explain it; ``input`` of a graph; ``output``, a launch of which some
+input is unknown, differs by less than the tolerance, or was changed after it was written. If no compared value differs:
+``code``, or ``structure``, which is what has no partner."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ class Comparison:
     format: Literal["stepscope-compare/1"]
     left: Side
     right: Side
-    compared_by: Literal["digests", "digests and statistics", "statistics"]
+    compared_by: ComparedBy
     """``digests``: every pair of value rows has digests on both sides, and equal ones mean equal bits. Equal statistics
     do not prove equal bits."""
     by_bits: bool

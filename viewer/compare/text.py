@@ -23,6 +23,8 @@ from stepscope.viewer.text.table import aligned
 WIDTH = 100
 MOST = 20
 _MOST_CODE = 12
+_MOST_INPUTS = 3
+"""Number of inputs of which both sides' statistics are shown."""
 _LONGEST_NAME = 28
 _NUMBERS = ("min", "max", "mean", "std")
 _COUNTS = {
@@ -76,8 +78,13 @@ def _kernel(change: KernelChange) -> Iterator[str]:
 
 
 def _inputs(found: Comparison) -> list[str]:
-    lines = [line for one in found.inputs for line in [f"  {_where(one.place)} reads", *_tensor(one.tensor)]]
-    return _listed("Inputs that differ in the first call with a difference", lines, 6 * MOST)
+    first, others = found.inputs[:_MOST_INPUTS], found.inputs[_MOST_INPUTS:]
+    lines = [line for one in first for line in [f"  {_where(one.place)} reads", *_tensor(one.tensor)]]
+    if others:
+        cells = [["other input", "launch", "largest"]]
+        cells += [[_name(one.tensor), str(one.place.left_launch), _relative(one.tensor.relative)] for one in others]
+        lines += [f"  {line}" for line in aligned(cells, 1)]
+    return _listed("Inputs that differ in the first call with a difference", lines, 3 * MOST)
 
 
 def _launches(found: Comparison) -> list[str]:
@@ -114,9 +121,11 @@ def _where(place: Place) -> str:
 
 
 def _tensor(tensor: TensorDifference) -> list[str]:
-    name = f"{tensor.name} ({tensor.program_name})" if tensor.program_name else tensor.name
+    name = _name(tensor)
     part = "".join(f", {what} {value}" for what, value in (("item", tensor.item), ("part", tensor.part)) if value)
-    relative = "" if tensor.relative is None else f", relative difference up to {tensor.relative:.3g}"
+    relative = f", relative difference up to {tensor.relative:.3g}" if tensor.relative else ""
+    if tensor.relative == 0 and _is_alike(tensor):
+        relative = ", other bits with equal statistics"
     counts = [
         key for key in _COUNTS if getattr(tensor.left, key) != getattr(tensor.right, key)
     ]  # equal counts say nothing about the difference
@@ -127,6 +136,19 @@ def _tensor(tensor: TensorDifference) -> list[str]:
         ["right", *(_cell(tensor.right, key) for key in names)],
     ]
     return [f"    {name}{part}{relative}", *(f"      {line}" for line in aligned(table, 1))]
+
+
+def _is_alike(tensor: TensorDifference) -> bool:
+    return all(getattr(tensor.left, key) == getattr(tensor.right, key) for key in (*_NUMBERS, *_COUNTS))
+
+
+def _name(tensor: TensorDifference) -> str:
+    return f"{tensor.name} ({tensor.program_name})" if tensor.program_name else tensor.name
+
+
+def _relative(number: float | None) -> str:
+    """Return a relative difference; none can be computed if only counts differ, and it is 0 if only bits do."""
+    return "–" if number is None else "bits" if number == 0 else f"{number:.2g}"
 
 
 def _cell(numbers: Numbers, name: str) -> str:
@@ -141,7 +163,7 @@ def _growth(rows: list[Growth]) -> list[str]:
     for row in rows[:MOST]:
         numbers = (row.first_relative, row.last_relative, row.largest_relative)
         differs = f"{row.different} of {row.launches}"
-        shown = ["–" if number is None else f"{number:.2g}" for number in numbers]
+        shown = map(_relative, numbers)
         cells.append([str(row.first_launch), row.graph, _short(row.kernel), _short(row.buffer), differs, *shown])
     lines = [f"  {line}" for line in aligned(cells, 4)]
     if len(rows) > MOST:

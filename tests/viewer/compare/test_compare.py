@@ -205,7 +205,7 @@ def test_launch_sites_without_a_partner_are_listed_and_the_others_compared(asked
     more = attention().allocate("buf3").launch("extern_kernels.addmm", ["buf2"], ["buf3"])
     found = answer(asked(attention_log(), attention_log(program=more), "--json"))
     lone = [(one["side"], one["what"], one["name"]) for one in found["without_partner"]]
-    assert lone == [("right", "launch site", "extern_kernels.addmm of 0/0 forward")]
+    assert lone == [("right", "launch site", "extern_kernels.addmm of 0/0 forward (/src/model.py:13)")]
     assert found["compared"]["launches"] == 6
 
 
@@ -254,16 +254,81 @@ def test_a_launch_with_equal_inputs_and_code_that_differs_is_nondeterministic(
     asked: Any, body: str, causes: list[str]
 ) -> None:
     wrapper = code().replace(b"in_ptr0[0] * 1.5", body.encode())
-    logs = []
-    for changed in (5, 77):
-        log = ValueLog(attention())
-        ids = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
-        log.log.torch("inductor_output_code", {"filename": "/tmp/x/cw0.py"}, wrapper, **ids)
-        logs.append(digests(log, buf1=changed).end())
+    logs = [with_code(wrapper, changed) for changed in (5, 77)]
     found = answer(asked(*logs, "--json"))
     assert (found["verdict"], found["nondeterministic"]["buffers"]) == ("nondeterministic", ["buf1"])
     assert found["nondeterministic"]["causes"] == causes
     assert found["sentence"].startswith("Nondeterministic: launch 1, cpp_fused__softmax_0 of graph")
+
+
+def with_code(wrapper: bytes, changed: int, **run_changes: Any) -> Any:
+    """Return a log with digests and generated code; `changed` is the digest of buf1."""
+    log = ValueLog(attention(), **run_changes)
+    ids = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+    log.log.torch("inductor_output_code", {"filename": "/tmp/x/cw0.py"}, wrapper, **ids)
+    return digests(log, buf1=changed).end()
+
+
+def test_equal_code_under_another_setting_is_not_nondeterministic(asked: Any) -> None:
+    right = with_code(code(), 77, config={"cpp.simdlen": 0}, torch_version="2.14.0")
+    found = answer(asked(with_code(code(), 5), right, "--json"))
+    assert (found["verdict"], found["nondeterministic"]) == ("launch", None)
+    assert found["sentence"].endswith(
+        "its inputs agree, and its code is equal. The runs differ in the version of torch and the setting cpp.simdlen,"
+        " which may be the cause."
+    )
+
+
+def test_the_sentence_says_whether_the_code_differs(asked: Any) -> None:
+    right = with_code(code(2.5), 77, config={"cpp.simdlen": 0})
+    found = answer(asked(with_code(code(), 5), right, "--json"))
+    assert (found["verdict"], found["sentence"].endswith("its inputs agree, and its code differs.")) == ("launch", True)
+
+
+def test_many_inputs_are_one_line_each_after_the_first_ones(asked: Any) -> None:
+    names = [f"primals_{n}" for n in range(1, 10)]
+    program = Program().launch("extern_kernels.mm", names, ["buf0"])
+    changed: dict[str, Any] = dict.fromkeys(names, OTHER)
+    sides = [attention_log(program=program), attention_log(program=program, **changed)]
+    text = asked(*sides).stdout
+    assert "In this call, 8 other inputs differ, too." in " ".join(text.split())
+    assert text.count("relative difference up to 0.1\n") == 3
+    assert [" ".join(line.split()) for line in text.splitlines() if line.startswith("  primals_")] == [
+        f"{name} 1 0.1" for name in names[3:]
+    ]
+
+
+def test_a_launch_that_reads_what_has_no_partner_names_its_writer(asked: Any) -> None:
+    sides = []
+    for kernel, wrote in (("cpp_fused_view_0", Stat()), ("cpp_fused_relu_view_0", OTHER)):
+        program = Program().launch(kernel, ["x"], ["buf0"], "cpp")
+        for name in ("buf1", "buf2"):
+            program = program.launch("extern_kernels.mm", ["buf0"], [name])
+        sides.append(attention_log(program=program, buf0=wrote, buf1=wrote, buf2=wrote))
+    found = answer(asked(*sides, "--json"))
+    assert found["sentence"].endswith(
+        "It reads buf0, which cpp_fused_view_0 (/src/model.py:10) wrote. That launch has no partner on the other side,"
+        " so the difference may begin there."
+    )
+    assert found["without_partner"][0]["name"] == "cpp_fused_view_0 of 0/0 forward (/src/model.py:10)"
+
+
+def test_a_generator_of_random_numbers_is_named(asked: Any) -> None:
+    wrapper = code().replace(b"in_ptr0[0] * 1.5", b"rand_cpu(in_ptr0[0], 1)")
+    right = with_code(wrapper, 77, config={"fallback_random": True})
+    found = answer(asked(with_code(wrapper, 5), right, "--json"))
+    assert found["sentence"].endswith(
+        "and its code is equal. It uses a random number generator. The runs differ in the setting fallback_random,"
+        " which may be the cause."
+    )
+
+
+def test_bits_that_differ_under_equal_statistics_are_said_to(asked: Any) -> None:
+    logs = digests(ValueLog(attention())).end(), digests(ValueLog(attention()), buf1=77).end()
+    text = asked(*logs).stdout
+    assert "buf1, other bits with equal statistics\n" in text
+    row = next(line.split() for line in text.splitlines() if "1 of 1" in line)
+    assert row[-3:] == ["bits", "bits", "bits"]
 
 
 def test_ranks_of_one_trace_are_compared(tmp_path: Path) -> None:

@@ -33,6 +33,11 @@ _SITES = """
            (SELECT list([a.role, a.name] ORDER BY a.argument) FROM arguments a WHERE a.site = s.site) AS arguments
     FROM sites s ORDER BY s.graph, s.local_site
 """
+_WRITERS = """
+    SELECT a.name, s.kernel, s.stacks FROM arguments a JOIN sites s ON s.site = a.version_site
+    WHERE a.site = $1 AND a.role <> 'out' AND a.version_moment = 'after' AND NOT list_contains($2, a.version_site)
+    ORDER BY a.argument
+"""
 _FRAMES = "SELECT log, compile_id, function FROM compiles WHERE compile_id IS NOT NULL"
 _LOGS = """
     SELECT log, rank, path FROM logs WHERE ($1 IS NULL OR rank = $1) AND ($2 IS NULL OR log = $2) ORDER BY log
@@ -203,7 +208,7 @@ def _add(found: Pairs, left: Graph, right: Graph) -> None:
     both = {site.site for site, _ in pairs}, {site.site for _, site in pairs}
     for side, graph, known in (("left", left, both[0]), ("right", right, both[1])):
         found.without_partner += [
-            WithoutPartner(side, "launch site", f"{one.kernel} of {label}", 1)  # type: ignore[arg-type]
+            WithoutPartner(side, "launch site", f"{one.kernel} of {label}{_at(innermost(one.stacks))}", 1)  # type: ignore[arg-type]
             for one in graph.sites
             if one.site not in known
         ]
@@ -218,6 +223,26 @@ def _own_code(graph: Graph, site: _Stored) -> str:
     """Return the kernel of a site and its statement, without what only numbers the buffers and kernels of the graph."""
     text = own_code(graph.code or "", site.kernel, site.kind, site.line)
     return _BUFFER.sub("buf", comparable_code(text.replace(site.kernel, _LAST_NUMBER.sub("", site.kernel))))
+
+
+class Writer(NamedTuple):
+    """A launch site that wrote what another reads."""
+
+    name: str
+    """The argument of the reader."""
+    kernel: str
+    place: str
+    """`` (model.py:12)``, or "" if the line is unknown."""
+
+
+def lone_writers(trace: Trace, site: int, paired: Sequence[int]) -> list[Writer]:
+    """Return the sites that wrote what a site of this trace reads and that are not among the `paired` ones."""
+    found = sql.rows(trace, _WRITERS, [site, list(paired)])
+    return [Writer(name, kernel, _at(innermost(stacks))) for name, kernel, stacks in found]
+
+
+def _at(source: SourceLine | None) -> str:
+    return f" ({source.place})" if source else ""
 
 
 def _full(graph: Graph) -> str:
