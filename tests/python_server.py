@@ -1,5 +1,7 @@
 """Runs Python programs in children of one process that has imported torch, which takes longer than most programs.
 
+It has also done what torch does once in each process that compiles: `make_ready`.
+
 Reads requests from the socket whose descriptor is its argument, one JSON object per line: `command` (what follows the
 interpreter: ``-c CODE``, ``-m MODULE`` or a file, and the arguments), `environment`, `folder`, `timeout_s`, and the
 paths `stdout` and `stderr`. Answers each with a line: the child's return code, or null after `timeout_s`.
@@ -19,17 +21,23 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+from unittest.mock import patch
 
 import torch
 import torch._dynamo
 import torch._inductor.codegen.cpp
 import torch._inductor.codegen.cpp_wrapper_cpu
 import torch._inductor.compile_fx
-from torch._inductor.codecache import torch_key
+import torch._inductor.cpu_vec_isa
+import torch.distributed.tensor.experimental._func_map
+import torch.utils.cpp_extension
+from torch._inductor.codecache import CppPythonBindingsCodeCache, torch_key
+from torch._inductor.fx_passes import joint_graph, post_grad, pre_grad
 
 from tests.python_processes import can_fork
 
@@ -148,8 +156,23 @@ def _answer(request: dict[str, Any], connection: socket.socket) -> int | None:
     return os.waitstatus_to_exitcode(status) if in_time else None
 
 
-def main() -> int:
+def make_ready() -> None:
+    """Read the patterns of Inductor's passes, ask the compiler for its version and for the vector instructions that it
+    knows, and compile the header of kernels."""
     torch_key()
+    for lazy_init in (pre_grad.lazy_init, post_grad.lazy_init, joint_graph.lazy_init):
+        lazy_init()
+    joint_graph.lazy_init(torch.device("cpu"))
+    if "COMPILED" not in os.environ:  # then no test may compile
+        return
+    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=folder):
+        torch._inductor.cpu_vec_isa.pick_vec_isa()
+        CppPythonBindingsCodeCache.load_pybinding([], 'extern "C" void kernel() {}')
+        CppPythonBindingsCodeCache.cache_clear()
+
+
+def main() -> int:
+    make_ready()
     gc.freeze()
     with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rw") as lines:
         for line in lines:
