@@ -78,7 +78,7 @@ def _remember_compiled(config: pytest.Config) -> None:
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     processor = {line for line in lines if line.startswith(("model", "flags", "Features", "CPU part"))}
     os.environ["COMPILED_BY"], os.environ["CXX"] = compiler, str(COMPILER)
-    os.environ["COMPILED_WITHOUT"] = sys.prefix
+    os.environ["COMPILED_WITHOUT"], os.environ["COMPILED_PYTHON"] = sys.prefix, os.path.realpath(sys.executable)
     os.environ["COMPILED_KEY"] = f"{importlib.metadata.version('torch')} {version} {sorted(processor)}"
     if _is_quick(config):
         os.environ.pop("COMPILED", None)
@@ -86,9 +86,21 @@ def _remember_compiled(config: pytest.Config) -> None:
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "stepscope-tests")
     folder.mkdir(parents=True, exist_ok=True)
     for kept in folder.iterdir():
-        if kept.stat().st_mtime < time.time() - KEPT_S:
+        if kept.is_file() and kept.stat().st_mtime < time.time() - KEPT_S:
             kept.unlink(missing_ok=True)
     os.environ["COMPILED"] = str(folder)
+    os.environ["COMPILED_STUBS"] = _stubs(compiler, folder)
+
+
+def _stubs(compiler: str, folder: Path) -> str:
+    """Make a shared library without symbols for each of torch's that kernels are linked with; return their folder."""
+    stubs = folder / "stubs"
+    stubs.mkdir(exist_ok=True)
+    for name in ("libtorch.so", "libtorch_cpu.so", "libtorch_python.so"):
+        if not (stubs / name).exists():
+            made = ["-o", str(stubs / name), f"-Wl,-soname,{name}"]
+            subprocess.run([compiler, "-shared", "-x", "c", os.devnull, *made], capture_output=True, check=False)
+    return str(stubs)
 
 
 def _try_vectors(cache: pytest.Cache) -> None:

@@ -27,7 +27,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     for name in ("wrong", "first", "second"):
         (tmp_path / f"{name}.cpp").write_text(name)
     ours = {"COMPILED_BY": str(real), "COMPILED_KEY": "version", "COMPILED": str(tmp_path / "kept")}
-    return os.environ | ours | {"COMPILED_WITHOUT": "/environment"}
+    return os.environ | ours | {"COMPILED_WITHOUT": "/environment", "COMPILED_STUBS": ""}
 
 
 def compile_it(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -59,6 +59,18 @@ def test_a_program_looks_for_libraries_where_its_environment_lies(tmp_path: Path
         there = environment | {"COMPILED_WITHOUT": place}
         compile_it(tmp_path, there, "first.cpp", "-o", "made", f"-Wl,-rpath,{place}/lib")
     assert len((tmp_path / "calls").read_text().splitlines()) == 2
+
+
+def test_a_kernel_is_linked_with_empty_libraries(tmp_path: Path, environment: dict[str, str]) -> None:
+    there = environment | {"COMPILED_STUBS": "/stubs"}
+    for name, library in (("first", "-ltorch_python"), ("second", "-ltorch_cpu")):
+        compile_it(
+            tmp_path, there, f"{name}.cpp", "-o", "made.so", "-shared", "-include", "header", library, "-L/torch"
+        )
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        "first.cpp -o made.so -shared -include header -L/stubs -Wl,--no-as-needed -ltorch_python -L/torch",
+        "second.cpp -o made.so -shared -include header -ltorch_cpu -L/torch",
+    ]
 
 
 def test_errors_and_questions_are_the_compilers_own(tmp_path: Path, environment: dict[str, str]) -> None:
