@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import socket
@@ -12,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[1]
 READ_AT_IMPORT = ("TORCH", "PYTORCH", "PYTHON", "OMP_", "MKL_", "LD_", "CUDA", "TRITON", "INDUCTOR", "AOT_", "NCCL")
@@ -24,7 +27,7 @@ def run(
     *,
     env: Mapping[str, str] | None = None,
     cwd: Path = ROOT,
-    timeout: float = 300,
+    timeout: float = PATIENCE_S,
     check: bool = False,
     alone: bool = False,
 ) -> subprocess.CompletedProcess[str]:
@@ -81,11 +84,28 @@ class Server:
         code: int | None = json.loads(self._lines.readline())
         return code
 
+    def end(self) -> None:
+        """End the process, which is idle."""
+        self._lines.close()
+        self._process.kill()
+        self._process.wait()
+
 
 MOST_ENVIRONMENTS = 2
 """A server takes the memory of torch; for other environments it would not pay."""
 _IDLE: defaultdict[frozenset[tuple[str, str]], list[Server]] = defaultdict(list)
 """Servers by the variables that their interpreter and torch have read. They end when this process does."""
+
+
+_OWNER = os.getpid()
+
+
+@atexit.register
+def _end_servers() -> None:
+    while os.getpid() == _OWNER and _IDLE:  # a child that a test forks has none
+        _, servers = _IDLE.popitem()
+        for server in servers:
+            server.end()
 
 
 def _has_server(environment: Mapping[str, str]) -> bool:
