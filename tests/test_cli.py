@@ -159,18 +159,18 @@ def test_a_run_without_a_log_says_why(tmp_path: Path, program: str, why: str) ->
 def test_recording_by_the_variable_alone(tmp_path: Path) -> None:
     environment = {**os.environ, "STEPSCOPE_TRACE": str(tmp_path / "out")}
     code = "import torch; torch.compile(lambda x: x.sin(), backend='aot_eager')(torch.ones(2))"
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=PATIENCE_S)
     assert len(list((tmp_path / "out").glob("stepscope_trace_rank_0_*.log"))) == 1
     silent = tmp_path / "silent"
     environment["STEPSCOPE_TRACE"] = str(silent)
-    subprocess.run([sys.executable, "-c", "import torch; torch.ones(2) + 1"], env=environment, check=True, timeout=120)
+    python_processes.run([sys.executable, "-c", "import torch; torch.ones(2) + 1"], env=environment, check=True)
     assert not silent.exists()
 
 
 def test_a_setting_that_cannot_be_is_said_and_the_program_runs(tmp_path: Path) -> None:
     environment = {**os.environ, "STEPSCOPE_TRACE": str(tmp_path), "STEPSCOPE_LEVEL": "loud"}
     code = "import torch; print(torch.compile(lambda x: x + 1, backend='aot_eager')(torch.ones(1)).item())"
-    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    result = python_processes.run([sys.executable, "-c", code], env=environment)
     assert result.stdout == "2.0\n"
     assert result.stderr.count("stepscope:") == 1
     assert "loud" in result.stderr
@@ -230,7 +230,7 @@ def test_tensors_are_saved_listed_and_loaded(tmp_path: Path) -> None:
     copied = stepscope("tensor", "t", last, "-o", "x.pt", cwd=tmp_path)
     assert copied.returncode == 0, copied.stderr
     load = "import torch; print(torch.load('x.pt', weights_only=True).tolist() == [[8.0] * 8] * 8)"
-    loaded = subprocess.run([sys.executable, "-c", load], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    loaded = python_processes.run([sys.executable, "-c", load], cwd=tmp_path)
     assert loaded.stdout == "True\n"
     again = stepscope("tensor", "t", last, "-o", "x.pt", cwd=tmp_path)
     assert (again.returncode, again.stderr.count("\n")) == (2, 1)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import python_processes
 
 PROGRAM = Path(__file__).parent / "programs" / "jitter.py"
 
@@ -15,10 +16,7 @@ PROGRAM = Path(__file__).parent / "programs" / "jitter.py"
 def test_the_launch_that_gives_other_bits_in_each_run_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
     out = tmp_path / "runs"
     asked = ["run", "--repeat", "2", "--level", "values", "--no-provenance", "-o", str(out), "--"]
-    done = subprocess.run(
-        [sys.executable, "-m", "stepscope", *asked, sys.executable, str(PROGRAM), *words],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = python_processes.run([sys.executable, "-m", "stepscope", *asked, sys.executable, str(PROGRAM), *words])
     told = " ".join(done.stdout.split())
     assert sorted(path.name for path in out.iterdir()) == ["run_1", "run_2"], done.stderr
     if words:
@@ -32,6 +30,6 @@ def test_the_launch_that_gives_other_bits_in_each_run_is_named(tmp_path: Path, w
 
 def test_what_cannot_be_repeated_is_said_in_a_sentence(tmp_path: Path) -> None:
     asked = ["run", "--repeat", "2", "--level", "launches", "-o", str(tmp_path), "--", "python", "-c", "1"]
-    done = subprocess.run([sys.executable, "-m", "stepscope", *asked], capture_output=True, text=True, check=False)
+    done = python_processes.run([sys.executable, "-m", "stepscope", *asked])
     assert done.returncode == 2
     assert "--repeat compares values: give --level values" in done.stderr

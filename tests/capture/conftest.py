@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests import python_processes
 from tests.capture.logs import Trace
 from tests.programs import NAMES
 from tests.variables import without_ours_and_torchs
@@ -73,8 +73,8 @@ class Corpus:
         target = self.folder / folder
         command = [sys.executable, "-m", "tests.capture.drive", mode, str(target), *self.names]
         target.mkdir(parents=True)
-        with (target / "stderr").open("w") as stderr:
-            subprocess.run(command, cwd=ROOT, env=clean_environment(self.cache), stderr=stderr, check=False)
+        done = python_processes.run(command, env=clean_environment(self.cache), timeout=3000)
+        (target / "stderr").write_text(done.stderr)
         return {name: Outcome(target, name) for name in self.names}
 
     @cached_property

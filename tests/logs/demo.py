@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
+
+from tests import python_processes
 
 
 def record_demo(folder: Path) -> None:
     """Record the demo into `folder`."""
     code = "from stepscope.viewer.cli import main; main()"
     command = [sys.executable, "-c", code, "run", "--out", str(folder), "--", "-m", "stepscope.tracer.demo"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    done = python_processes.run(command, timeout=500)
     assert done.returncode == 0, done.stderr

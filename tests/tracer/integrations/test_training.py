@@ -30,10 +30,12 @@ def train(stop=None):
 """
 
 
-def ran(folder: Path, rest: str, directory: str = "'out'", settings: str = "{}") -> subprocess.CompletedProcess[str]:
+def ran(
+    folder: Path, rest: str, directory: str = "'out'", settings: str = "{}", raises: bool = False
+) -> subprocess.CompletedProcess[str]:
     program = folder / "program.py"
     program.write_text(PROGRAM.format(directory=directory, settings=settings, rest=rest))
-    return python_processes.run([sys.executable, program], cwd=folder, alone=True)
+    return python_processes.run([sys.executable, program], cwd=folder, alone=raises)
 
 
 def test_a_run_that_ends_well_has_steps_and_no_report(tmp_path: Path) -> None:
@@ -46,7 +48,7 @@ def test_a_run_that_ends_well_has_steps_and_no_report(tmp_path: Path) -> None:
 
 
 def test_the_report_of_an_uncaught_exception_is_written_at_the_end(tmp_path: Path) -> None:
-    done = ran(tmp_path, "train(stop=1)", settings="{'level': 'values'}")
+    done = ran(tmp_path, "train(stop=1)", settings="{'level': 'values'}", raises=True)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "stepscope: The report of the recorded run is out/report.html"
     report = (tmp_path / "out" / "report.html").read_text("utf-8")
@@ -72,7 +74,8 @@ with stepscope.trace("theirs"):
     done = ran(tmp_path, rest, directory="None")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "theirs" / "report.html").is_file()
-    assert ran(tmp_path, "train(stop=1)", directory="None").stderr.endswith("RuntimeError: stopped\n")
+    stopped = ran(tmp_path, "train(stop=1)", directory="None", raises=True)
+    assert stopped.stderr.endswith("RuntimeError: stopped\n")
 
 
 def test_callbacks_are_imported_when_they_are_used() -> None:
