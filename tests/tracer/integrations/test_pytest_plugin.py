@@ -61,10 +61,9 @@ def run(folder: Path, *words: str, tests: str = TESTS) -> subprocess.CompletedPr
     ("words", "folder"),
     [
         (["--stepscope", "tests"], "stepscope_tests"),
-        (["tests", "--stepscope=out"], "out"),
         (["-n", "2", "--stepscope=out", "tests"], "out"),
     ],
-    ids=["option first", "folder named", "two workers"],
+    ids=["option first", "two workers"],
 )
 def test_each_test_that_compiles_has_a_folder(tmp_path: Path, words: list[str], folder: str) -> None:
     if "-n" in words:
