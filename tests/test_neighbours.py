@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
+from tests.waiting import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ("tracer", "viewer", "templates", "static", "tests")
 PROGRAM = """\
@@ -28,7 +30,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def pip(python: Path, *words: str | Path) -> None:
     command = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", *map(str, words)]
-    subprocess.run(command, env=plain_environment(), check=True, capture_output=True, timeout=120)
+    subprocess.run(command, env=plain_environment(), check=True, capture_output=True, timeout=PATIENCE_S)
 
 
 def plain_environment() -> dict[str, str]:
@@ -87,7 +89,13 @@ def run(python: Path, tmp_path: Path) -> Run:
         environment |= {"STEPSCOPE_TRACE": str(trace)} if trace else {}
         command = [str(python.with_name(program)), *map(str, words)]
         return subprocess.run(
-            command, cwd=tmp_path / "work", env=environment, capture_output=True, text=True, timeout=120, check=False
+            command,
+            cwd=tmp_path / "work",
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
         )
 
     return run_words
@@ -131,7 +139,13 @@ def test_names_of_the_checkout_are_the_users_own(
 def said_by(python: Path, code: str) -> str:
     command = [str(python), "-c", code]
     return subprocess.run(
-        command, cwd=python.parent, env=plain_environment(), capture_output=True, text=True, check=True, timeout=60
+        command,
+        cwd=python.parent,
+        env=plain_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     ).stdout
 
 

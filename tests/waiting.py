@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 """Seconds to wait, which are enough on a busy machine."""
 
 Found = TypeVar("Found")

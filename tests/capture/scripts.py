@@ -41,13 +41,13 @@ class Scripts:
 
     def run(self, folder: Path, body: str, **environment: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", PRELUDE + textwrap.dedent(body), str(folder)]
-        return python_processes.run(command, env=self._environment(environment), timeout=150)
+        return python_processes.run(command, env=self._environment(environment))
 
     def run_alone(self, folder: Path, body: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a script without the prelude in an interpreter that has imported nothing."""
         command = [sys.executable, "-c", textwrap.dedent(body), str(folder)]
         env = self._environment(environment)
-        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=150)
+        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
         return clean_environment(self.folder / "cache", **more)

@@ -83,7 +83,7 @@ def die(folder: Path, how: str) -> Told:
     command = [*COMMAND, "run", *options, "--", "-m", "tests.capture.dying_program", how]
     environment = clean_environment(folder / "cache")
     run = python_processes.run(command, env=environment, timeout=500, alone=how == "fork")
-    told = python_processes.run([*COMMAND, "summary", "--json", folder / how], timeout=100)
+    told = python_processes.run([*COMMAND, "summary", "--json", folder / how])
     assert told.returncode == 0, (run.stderr[-3000:], told.stderr[-3000:])
     lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith('["')]
     return Told(run.returncode, lines, json.loads(told.stdout))

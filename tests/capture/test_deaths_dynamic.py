@@ -24,7 +24,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[int, list[Any]]
     environment = clean_environment(folder / "cache")
     run = python_processes.run([*command, "tests.capture.dying_dynamic_program"], env=environment, timeout=500)
     assert run.returncode == 139, run.stderr[-3000:]
-    summary = python_processes.run([*COMMAND, "summary", "--json", folder / "logs"], timeout=100, check=True)
+    summary = python_processes.run([*COMMAND, "summary", "--json", folder / "logs"], check=True)
     accounts = {
         row[0]: row[1:] for line in run.stdout.splitlines() if line.startswith("[") for row in [json.loads(line)]
     }

@@ -34,7 +34,7 @@ for number in range(2):
 
 def ask(logs: Path, question: str) -> list[Any]:
     command = [*COMMAND, "sql", str(logs), question, "--json"]
-    answer = python_processes.run(command, timeout=100, check=True)
+    answer = python_processes.run(command, check=True)
     rows: list[Any] = json.loads(answer.stdout)["rows"]
     return rows
 

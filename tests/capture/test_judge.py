@@ -24,7 +24,7 @@ def judged(what: str, folder: Path, name: str | None = None) -> tuple[str, dict[
     command = [*COMMAND, "run", "--judge", "first", "-o", trace, "--", "-m", PROGRAM, what]
     run = python_processes.run(command, env=clean_environment(folder / f"{what}_cache"), timeout=500)
     assert run.returncode == 0, run.stderr[-3000:]
-    answer = python_processes.run([*COMMAND, "summary", trace, "--json"], timeout=100, check=True)
+    answer = python_processes.run([*COMMAND, "summary", trace, "--json"], check=True)
     summary = json.loads(answer.stdout)
     assert summary["counts"]["judged_launches"] == 8
     return run.stdout.splitlines()[0], {one["kind"]: one for one in summary["findings"]}
@@ -51,7 +51,7 @@ def test_a_wrong_kernel_is_named_and_repeated(tmp_path: Path) -> None:
     assert finding["evidence"]["compiled"] != finding["evidence"]["float64"] == 0.0
 
     script = tmp_path / "repro.py"
-    python_processes.run([*COMMAND, "repro", tmp_path / "wrong", "-o", script], timeout=100, check=True)
+    python_processes.run([*COMMAND, "repro", tmp_path / "wrong", "-o", script], check=True)
     again = python_processes.run([COMMAND[0], script], env=clean_environment(tmp_path / "again"), timeout=300)
     assert again.returncode == 0, again.stdout + again.stderr
     assert again.stdout.splitlines()[-1] == "verdict: wrong in the same way"

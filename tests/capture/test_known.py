@@ -20,7 +20,7 @@ def findings_of(what: str, folder: Path) -> list[dict[str, Any]]:
     command = [*COMMAND, "run", "--level", "values", "-o", folder / what, "--", "-m", "tests.capture.known_program"]
     run = python_processes.run([*command, what], env=clean_environment(folder / "cache"), timeout=500)
     assert run.returncode == 0, run.stderr[-3000:]
-    answer = python_processes.run([*COMMAND, "summary", folder / what, "--json"], timeout=100, check=True)
+    answer = python_processes.run([*COMMAND, "summary", folder / what, "--json"], check=True)
     found: list[dict[str, Any]] = json.loads(answer.stdout)["findings"]
     return found
 

@@ -20,7 +20,7 @@ def findings_of(what: str, folder: Path, cache: Path) -> dict[str, Any]:
     command = [*COMMAND, "run", *options, "--", "-m", "tests.capture.trend_program", what]
     run = python_processes.run(command, env=clean_environment(cache), timeout=500)
     assert run.returncode == 0, run.stderr[-3000:]
-    answer = python_processes.run([*COMMAND, "summary", folder / what, "--json"], timeout=100, check=True)
+    answer = python_processes.run([*COMMAND, "summary", folder / what, "--json"], check=True)
     return {one["kind"]: one for one in json.loads(answer.stdout)["findings"] if one["severity"] != "info"}
 
 

@@ -177,4 +177,4 @@ def test_the_summary_has_the_form_of_the_schema(written: tuple[str, Path]) -> No
         answer = json.loads(json.dumps(summary(trace)))
     jsonschema.Draft202012Validator(schema("summary")).validate(answer)
     assert answer["runs"]
-    assert answer["findings"]
+    assert answer["findings"] or written[0] == "waiting", "whether a wait is long depends on the other processes"

@@ -207,7 +207,7 @@ def test_nothing_printed_is_one_sentence(tmp_path: Path) -> None:
 
 def stepscope(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [*STEPSCOPE, *arguments], capture_output=True, check=False, timeout=120,
+        [*STEPSCOPE, *arguments], capture_output=True, check=False, timeout=PATIENCE_S,
         env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}, **options,
     )  # fmt: skip
 
@@ -332,7 +332,7 @@ def test_a_terminal_stays_one(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     program = "import os, sys; print(os.isatty(1), os.get_terminal_size(1).columns > 0 or True)"
     command = [*STEPSCOPE, "run", "--aoti", "launches", "-o", str(tmp_path), "--", sys.executable, "-c", program]
-    done = subprocess.run(command, stdout=theirs, stderr=subprocess.DEVNULL, check=False, timeout=100)
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.DEVNULL, check=False, timeout=PATIENCE_S)
     assert (done.returncode, os.read(ours, 100)) == (0, b"True True\r\n")
 
 

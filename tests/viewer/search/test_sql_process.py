@@ -14,6 +14,7 @@ from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.search.ask import ask
 from stepscope.viewer.store.open import open_trace
 from tests.logs.synthetic import recorded
+from tests.waiting import PATIENCE_S
 
 LONG = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
 WATCHED = """
@@ -40,7 +41,7 @@ STATEMENTS = [
 def test_no_thread_is_left_when_the_command_ends(tmp_path: Path, arguments: list[str], code: int) -> None:
     log = recorded().write(tmp_path / "x.log")
     command = [sys.executable, "-c", WATCHED, "sql", str(log), *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (run.returncode, run.stderr.splitlines()[-1]) == (code, "still running: []")
 
 

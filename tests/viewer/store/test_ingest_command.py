@@ -17,6 +17,7 @@ from stepscope.viewer.store.distributed_ingest.command import ingest
 from stepscope.viewer.store.distributed_ingest.task import Done, Task
 from tests.logs.store_logs import write_logs
 from tests.logs.synthetic import recorded
+from tests.waiting import PATIENCE_S
 
 UNIT = Task("/store", 3, LogFile("/logs/\x1b[31mred.log", 500_000, ""), "")
 
@@ -24,7 +25,7 @@ UNIT = Task("/store", 3, LogFile("/logs/\x1b[31mred.log", 500_000, ""), "")
 def stepscope(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", "from stepscope.viewer.cli import main; main()", *arguments],
-        capture_output=True, text=True, timeout=120, check=False, cwd=Path(__file__).resolve().parents[3],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=Path(__file__).resolve().parents[3],
     )  # fmt: skip
 
 
