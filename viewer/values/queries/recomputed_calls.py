@@ -28,10 +28,11 @@ _PAIRS = f"""
                coalesce(s.met_as, s.storage) AS by_storage
         FROM ran m JOIN layout_storages s ON s.layout = m.layout AND s.kind = 'input' AND s.storage_bytes > 0
     ), shared AS (
-        SELECT n.call AS again, f.call AS first, count(*) AS storages FROM used n
-        JOIN used f ON f.log = n.log AND f.graph = n.graph AND n.step - f.step <= 1 AND f.call < n.call
+        SELECT n.call AS again, f.call AS first, count(*) AS storages
+        FROM (SELECT *, unnest([step, step - 1]) AS first_step FROM used WHERE is_again) n
+        JOIN used f ON f.log = n.log AND f.graph = n.graph AND f.step = n.first_step AND f.call < n.call
          AND f.by_call = n.by_call AND f.by_storage = n.by_storage
-        WHERE n.is_again AND NOT f.is_again GROUP BY ALL
+        WHERE NOT f.is_again GROUP BY ALL
     )
     SELECT again, max(first) AS first FROM shared s
     WHERE storages = (SELECT max(o.storages) FROM shared o WHERE o.again = s.again)

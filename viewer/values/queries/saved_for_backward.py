@@ -39,12 +39,16 @@ _CHANGED = f"""
         JOIN used f ON f.log = b.log AND f.by_call = b.by_call AND f.by_storage = b.by_storage
         WHERE b.phase = 'backward' AND f.phase = 'forward' AND f.kind <> 'input' AND f.compile_id = b.compile_id
         GROUP BY ALL
+    ), counted AS (
+        SELECT call, graph, phase, count(*) FILTER (phase = 'forward') OVER before AS forwards,
+               max(call) FILTER (phase = 'forward') OVER before AS last_forward
+        FROM ran WHERE compile_id IS NOT NULL WINDOW before AS (PARTITION BY log, compile_id ORDER BY call)
+    ), since AS (
+        SELECT call, last_forward, forwards - lag(forwards, 1, 0) OVER (PARTITION BY graph ORDER BY call) AS forwards
+        FROM counted WHERE phase = 'backward'
     ), waiting AS (
-        SELECT b.call AS backward, max(f.call) AS forward FROM ran b JOIN ran f
-          ON f.log = b.log AND f.compile_id = b.compile_id AND f.phase = 'forward' AND f.call < b.call
-         AND f.call > coalesce((SELECT max(o.call) FROM ran o WHERE o.graph = b.graph AND o.call < b.call), -1)
-        WHERE b.phase = 'backward' AND b.call NOT IN (SELECT backward FROM made)
-        GROUP BY b.call HAVING count(*) = 1
+        SELECT call AS backward, last_forward AS forward FROM since
+        WHERE forwards = 1 AND call NOT IN (SELECT backward FROM made)
     ), paired AS (
         SELECT backward, max(forward) AS forward FROM made GROUP BY backward HAVING count(*) = 1
         UNION ALL SELECT * FROM waiting
