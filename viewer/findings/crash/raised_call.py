@@ -1,17 +1,28 @@
 """A call of compiled code raised an exception, whether the program caught it or not: a kernel found an index out of
 bounds, an assertion in the generated code failed, or an operator refused its inputs. The finding names the launch that
 raised, or the last launch before the statement that did. It is critical if the exception ended the program, and a
-warning if the program went on. An exception that ended the program in a launch is a finding of the kind crash
-instead."""
+warning if the program went on. The same exceptions at one line of the model share a finding. An exception that ended
+the program in a launch is a finding of the kind crash instead."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from stepscope.viewer.crash.queries.process_ends import uncaught_exceptions
 from stepscope.viewer.crash.queries.raised_calls import RaisedCallRow, raised_calls
 from stepscope.viewer.findings.crash.deaths import deaths
-from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, program_name, rule_of, times
+from stepscope.viewer.findings.evidence import (
+    Evidence,
+    Timed,
+    attributes,
+    grouped,
+    in_logs,
+    logs_of,
+    program_name,
+    rule_of,
+    times,
+)
 from stepscope.viewer.findings.values.operations import operation, operators, place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
@@ -20,6 +31,7 @@ from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import basename
 
 SUMMARY = "A call of compiled code raised an exception"
+MOST_CALLERS = 3
 _ASSERTED = re.compile(r"assert_(?:size_stride|alignment)\((\w+)")
 _CAUSES = (
     ("index out of bounds", re.compile(r"index(?:es)? out of (?:bounds|range)|out of bounds", re.IGNORECASE)),
@@ -33,16 +45,27 @@ _RAISING = {"index out of bounds": ("index", "gather", "embedding", "scatter", "
 """Parts of the names of operators that raise for a kind of cause."""
 
 
+class _Told(NamedTuple):
+    """An exception and what is said about it."""
+
+    row: RaisedCallRow
+    site: SiteRow | None
+    what: str
+    is_end: bool
+
+
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per launch site and exception."""
+    """Return one finding for all exceptions with the same text at the same line of the model."""
     trace = evidence.trace
     rows = raised_calls(trace)
     if not rows:
         return []
     in_crash = {death.run.log for death in deaths(trace) if death.kind != "exception"}
     rows = [row for row in rows if not (row.log in in_crash and ended(trace, row))]
-    groups = grouped(rows, lambda row: (row.log, row.graph, row.site, row.returned, row.title, ended(trace, row)))
-    return [_finding(evidence, group) for group in groups]
+    known = sorted({row.site for row in rows if row.site is not None})
+    sites: dict[int | None, SiteRow] = {site.site: site for site in site_rows(trace, known)}
+    told = [_Told(row, sites.get(row.site), _what(trace, row, sites.get(row.site)), ended(trace, row)) for row in rows]
+    return [_finding(evidence, group) for group in grouped(told, lambda one: (one.what, one.is_end))]
 
 
 def ended(trace: Trace, row: RaisedCallRow) -> bool:
@@ -51,28 +74,28 @@ def ended(trace: Trace, row: RaisedCallRow) -> bool:
     return error is not None and error.type == row.type and error.text.startswith(row.text)
 
 
-def _finding(evidence: Evidence, group: list[RaisedCallRow]) -> Timed:
-    trace, row = evidence.trace, group[0]
-    site = next(iter(site_rows(trace, [row.site])), None) if row.site is not None else None
-    caller = row.frames[-1] if row.frames else None
-    source = (source_line(site) if site is not None else None) or caller
-    is_end = ended(trace, row)
+def _finding(evidence: Evidence, group: list[_Told]) -> Timed:
+    row, site, what, is_end = group[0]
+    callers = list(dict.fromkeys(one.row.frames[-1] for one in group if one.row.frames))
+    source = (source_line(site) if site is not None else None) or next(iter(callers), None)
+    logs = len({one.row.log for one in group})
     then = "the program ended" if is_end else "the program went on"
     page = f"/steps/{row.step}?log={row.log}" + (f"&launch={row.launch}" if row.launch is not None else "")
     return row.time_unix_ns, Finding(
         kind="raised_call",
         severity="critical" if is_end else "warning",
-        title=f"{_what(trace, row, site)}{times(len(group))}; {then}",
+        title=f"{what}{times(len(group))}{in_logs(logs)}; {then}",
         rule=rule_of(__doc__),
         evidence={
             "cause": cause_of(row),
             "exception": row.title,
             "statement": row.statement,
             "times": len(group),
-            "caller": caller.place if caller else None,
+            **logs_of(logs),
+            "caller": callers[0].place if callers else None,
             "ended_the_program": is_end,
         },
-        proof=_proof(row, caller, source),
+        proof=_proof(row, [caller for caller in callers if caller != source][:MOST_CALLERS]),
         links=[ProofLink(f"open launch {row.launch}", page)] if row.launch is not None else [],
         page=page,
         rank=evidence.rank_of(row.log),
@@ -111,10 +134,6 @@ def _operator(site: SiteRow, row: RaisedCallRow) -> str:
     return next((name for name in names if any(sign in name for sign in signs)), operation(site))
 
 
-def _proof(row: RaisedCallRow, caller: SourceLine | None, source: SourceLine | None) -> list[str]:
-    lines = []
-    if row.statement is not None:
-        lines.append(f"the generated code stopped at {row.statement}")
-    if caller is not None and caller != source:
-        lines.append(f"it was called at {basename(caller.file)}:{caller.line}: {caller.code}")
-    return lines
+def _proof(row: RaisedCallRow, callers: list[SourceLine]) -> list[str]:
+    lines = [f"the generated code stopped at {row.statement}"] if row.statement is not None else []
+    return lines + [f"it was called at {basename(one.file)}:{one.line}: {one.code}" for one in callers]
