@@ -16,6 +16,7 @@ from stepscope.tracer.schema.log_format import decode_payload, decode_payload_cr
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.ingest.sources import Source
 from stepscope.viewer.store.isolated_connection import NAME, connect
+from stepscope.viewer.store.kept import Together
 
 T = TypeVar("T")
 IN_MEMORY = Path(":memory:")
@@ -57,6 +58,7 @@ class Trace:
         self._idle: list[duckdb.DuckDBPyConnection] = []
         self._parsed: dict[str, duckdb.Statement] = {}
         self._files: dict[int, BinaryIO] = {}
+        self._together: Together[Any] = Together()
         self._answers: dict[Callable[..., Any], dict[tuple[Hashable, ...], Any]] = {}
 
     def __enter__(self) -> Trace:
@@ -126,16 +128,20 @@ class Trace:
 
     def once(self, ask: Callable[..., T], *about: Hashable, most: int | None = None) -> T:
         """Return the cached result of `ask(self, *about)`, which must not be modified. At most `most` results are kept.
-        Threads may compute the same result at the same time."""
+        Threads that ask for the same result at the same time compute it once."""
         known: dict[tuple[Hashable, ...], T] = self._answers.setdefault(ask, {})
         try:
             return known[about]
         except KeyError:
-            answer = ask(self, *about)
+            pass
+
+        def keep(answer: T) -> None:
             if most is not None and len(known) >= most:
                 known.pop(next(iter(known)), None)
             known[about] = answer
-            return answer
+
+        found: T = self._together.get((ask, about), lambda: known[about], lambda: ask(self, *about), keep)
+        return found
 
     def header(self, record: int) -> bytes:
         """Return the header line of `record` including its prefix, or b"" if there is no such record."""

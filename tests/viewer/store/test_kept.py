@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import duckdb
 import pytest
 
 from stepscope.viewer.store.kept import Kept
+from stepscope.viewer.store.trace import IN_MEMORY, Trace
 from tests.waiting import PATIENCE_S
 
 
@@ -65,3 +67,23 @@ def test_threads_share_a_computation_and_its_error(fails: bool) -> None:
     assert set(found) == {"ValueError('it fails')" if fails else "'made'"}
     assert fails or len(calls) == 1
     assert kept.find("a") == (None if fails else "made")
+
+
+def test_threads_share_what_a_trace_computes_once() -> None:
+    begun, goes_on, calls = threading.Event(), threading.Event(), list[int]()
+
+    def count(trace: Trace, of: int) -> int | None:
+        calls.append(of)
+        begun.set()
+        assert goes_on.wait(PATIENCE_S)
+        return None if of == 7 else of
+
+    with duckdb.connect() as index, ThreadPoolExecutor(4) as threads:
+        trace = Trace([], index, IN_MEMORY)
+        asked = [threads.submit(trace.once, count, 7)]
+        assert begun.wait(PATIENCE_S)
+        asked += [threads.submit(trace.once, count, 7) for _ in range(3)]
+        goes_on.set()
+        assert [one.result() for one in asked] == [None] * 4
+        assert [trace.once(count, of, most=2) for of in (7, 8, 9)] == [None, 8, 9]
+    assert calls == [7, 8, 9], "the result None is kept, too"
