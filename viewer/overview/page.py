@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stepscope.viewer.memory.queries.mini_curves import MiniCurve, mini_curves
-from stepscope.viewer.overview.queries.overview import first_page
+from stepscope.viewer.overview.queries.overview import first_page, with_time
 from stepscope.viewer.overview.rows import Overview
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.addresses import Page, Request
@@ -29,7 +29,7 @@ class OverviewPage:
 
 
 def overview_page(trace: Trace, request: Request) -> OverviewPage:
-    found = first_page(trace)
+    found = with_time(trace, first_page(trace))
     shown = len(found.findings) if request.text("findings") == "all" else MOST_FINDINGS
     nothing: tuple[list[MiniCurve], int] = ([], 0)
     return OverviewPage(found, *part("Memory", nothing, mini_curves, trace, MOST_MINI_CURVES), shown)

@@ -94,11 +94,14 @@ def warm() -> None:
 
 
 def ask_first(trace: Trace) -> None:
-    """Compute the overview for the first page, which the trace caches."""
-    from stepscope.viewer.overview.queries.overview import first_page
+    """Compute the overview for the first page, which the trace caches; of a long log, the time of steps is left out."""
+    from stepscope.viewer.overview.queries.overview import first_page, with_time
+    from stepscope.viewer.speed.queries.splits import MOST_DIVIDED
 
     with suppress(Exception):  # the page reports it
-        first_page(trace)
+        found = first_page(trace)
+        if len(found.steps) <= MOST_DIVIDED:
+            with_time(trace, found)
 
 
 def configure(app: ASGIApp) -> uvicorn.Config:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End
 from stepscope.tracer.schema.steps import DataWait, StepMarks
+from stepscope.viewer.speed.queries import splits
 from stepscope.viewer.speed.queries.periods import Periods
 from stepscope.viewer.speed.queries.runs import run_splits
-from stepscope.viewer.speed.queries.splits import step_splits
+from stepscope.viewer.speed.queries.splits import step_split, step_splits
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, graph, run
 
@@ -46,12 +48,12 @@ def training(steps: int, launch_ms: int = 1, **of_run: Any) -> LogBuilder:
 
 def test_parts_are_where_the_log_puts_them(opened: Open) -> None:
     trace = opened(training(8))
-    splits = step_splits(trace, 0)
+    of_steps = step_splits(trace, 0)
     expected = {"kernels": 3, "host": 2, "between": 1, "after": 1, "data": 2, "outside": 1}
-    for split in list(splits.values())[1:]:
+    for split in list(of_steps.values())[1:]:
         assert {part.kind: part.duration_ns / MS for part in split.parts} == expected
         assert split.verdict == "30 % of this step (3.00 ms of 10.0 ms) is spent in kernels."
-    assert all(sum(part.duration_ns for part in one.parts) == one.duration_ns for one in splits.values())
+    assert all(sum(part.duration_ns for part in one.parts) == one.duration_ns for one in of_steps.values())
     (of_run,) = run_splits(trace)
     assert (of_run.steps, of_run.typical_ns) == (8, 10 * MS)
 
@@ -70,6 +72,14 @@ def test_time_between_launches_is_the_recorders_too_if_it_reads_values(opened: O
 def test_parts_add_up_although_launches_of_a_damaged_log_end_before_they_begin(opened: Open) -> None:
     for split in step_splits(opened(training(8, launch_ms=-9)), 0).values():
         assert sum(part.duration_ns for part in split.parts) == split.duration_ns
+
+
+def test_the_split_of_one_step_of_a_long_log_is_that_of_all(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = opened(training(8))
+    expected = step_splits(trace, 0)
+    monkeypatch.setattr(splits, "MOST_DIVIDED", 7)
+    assert [step_split(trace, 0, step) for step in range(8)] == [expected[step] for step in range(8)]
+    assert step_split(trace, 0, 8) is None
 
 
 def inside(spans: Sequence[tuple[int, int]], start: int, end: int) -> set[int]:

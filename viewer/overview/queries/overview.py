@@ -31,11 +31,18 @@ _NO_VALUES = "Values were not recorded; record with --level values to look for N
 
 def overview(trace: Trace) -> Overview:
     """Return the findings and the facts of the run, with all of its graphs."""
-    return replace(first_page(trace), graphs=part("Graphs", [], list_graphs, trace))
+    return replace(with_time(trace, first_page(trace)), graphs=part("Graphs", [], list_graphs, trace))
+
+
+def with_time(trace: Trace, found: Overview) -> Overview:
+    """Add where the time of the steps goes, for which all steps are divided. The frame of a page does not need it."""
+    with failures() as failed:
+        time = part("Where the time goes", [], run_splits, trace)
+    return replace(found, time=time, notes=[*failed, *found.notes])
 
 
 def first_page(trace: Trace) -> Overview:
-    """Return the overview for the first page, with at most `MOST_GRAPHS` graphs."""
+    """Return the overview for the first page, with at most `MOST_GRAPHS` graphs and without `time`."""
     found = trace.once(_first_page)
     return replace(found, notes=[*trace.notices, *found.notes])
 
@@ -77,7 +84,6 @@ def _parts(trace: Trace) -> Overview:
         index_bytes=trace.index_bytes,
         notes=[*_judged(judged), *_notes(meta, runs, counts)],
         crash_runs=part("Runs after the crash", [], _crash_runs, trace, runs),
-        time=part("Where the time goes", [], run_splits, trace),
     )
 
 

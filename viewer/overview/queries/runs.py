@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,11 @@ _COLUMNS = {
 
 
 def list_runs(trace: Trace) -> list[RunRow]:
+    """Return the runs of a trace in the order of its logs."""
+    return [*trace.once(_list_runs)]
+
+
+def _list_runs(trace: Trace) -> list[RunRow]:
     found = sql.rows(
         trace,
         f"SELECT l.run, {', '.join(_COLUMNS.values())} FROM logs l LEFT JOIN process_ends e ON e.log = l.log"
@@ -32,7 +38,7 @@ def list_runs(trace: Trace) -> list[RunRow]:
 
 def log_or_first(trace: Trace, log: int | None) -> int:
     """Return `log`, or the first log of the trace if it is None. A STORE may have no log 0."""
-    return log if log is not None else int(sql.number(trace, "SELECT coalesce(min(log), 0) FROM logs"))
+    return log if log is not None else min((run.log for run in trace.once(_list_runs)), default=0)
 
 
 def has_recorder(trace: Trace) -> bool:
@@ -52,7 +58,12 @@ def list_steps(trace: Trace, log: int | None = None) -> list[StepRow]:
 
 def step_row(trace: Trace, log: int, step: int) -> StepRow | None:
     """Return a step, or None if the log has no step with this number."""
-    return trace.once(_steps_by_number, log, most=KEPT_LOGS).get(step)
+    return steps_by_number(trace, log).get(step)
+
+
+def steps_by_number(trace: Trace, log: int) -> Mapping[int, StepRow]:
+    """Return the steps of a log by their numbers."""
+    return trace.once(_steps_by_number, log, most=KEPT_LOGS)
 
 
 def _steps_by_number(trace: Trace, log: int) -> dict[int, StepRow]:

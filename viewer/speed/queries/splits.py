@@ -15,6 +15,7 @@ from functools import cache
 from typing import NamedTuple
 
 from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.overview.queries.runs import steps_by_number
 from stepscope.viewer.speed.queries.periods import Periods
 from stepscope.viewer.speed.queries.verdict import step_verdict
 from stepscope.viewer.speed.rows import PartKind, StepSplit, in_order
@@ -25,6 +26,8 @@ KEPT_LOGS = 16
 """Number of logs of which an open trace keeps the splits in memory."""
 MOST_CALLS = 100_000
 """Number of calls from which on a portion of logs is full."""
+MOST_DIVIDED = 2_000
+"""Number of steps of a log of which all are divided for the page of one of them."""
 _ENDS_LATER = ("optimizer", "user")
 """What ends a step later than its last call."""
 _RESUMED = re.compile(r"torch_dynamo_resume_in_.+_at_(\d+)$")
@@ -34,12 +37,21 @@ _CALLS = """
     FROM calls c LEFT JOIN graphs g ON g.graph = c.graph
     LEFT JOIN compiles f ON f.log = g.log AND f.compile_id = g.compile_id
     WHERE c.depth = 0 AND c.duration_ns IS NOT NULL AND c.state <> 'printed' AND c.log BETWEEN $1 AND $2
+      AND ($3 IS NULL OR c.step = $3)
     ORDER BY c.log, c.start_ns
+"""
+_BEFORE = """
+    SELECT max(greatest(c.start_ns + c.duration_ns, CASE WHEN list_contains($4, s.by_what) THEN s.end_ns END))
+    FROM calls c JOIN steps s ON s.log = c.log AND s.step = c.step
+    WHERE c.log = $1 AND c.depth = 0 AND c.duration_ns IS NOT NULL AND c.state <> 'printed'
+      AND s.kind <> 'data' AND (s.start_ns < $3 OR (s.start_ns = $3 AND s.step < $2))
 """
 _LAUNCHES = """
     SELECT l.log, l.step, sum(l.duration_ns)::BIGINT FROM launches l JOIN sites s ON s.site = l.site
     JOIN calls c ON c.call = l.call
-    WHERE s.kind <> 'subgraph' AND c.state <> 'replayed' AND l.log BETWEEN $1 AND $2 GROUP BY ALL
+    WHERE s.kind <> 'subgraph' AND c.state <> 'replayed' AND l.log BETWEEN $1 AND $2
+      AND ($3 IS NULL OR l.step = $3)
+    GROUP BY ALL
 """
 _COMPILES = """
     SELECT s.log, s.start_unix_ns - l.unix_ns + l.monotonic_ns, s.duration_ns FROM spans s JOIN logs l ON l.log = s.log
@@ -103,7 +115,17 @@ def step_splits(trace: Trace, log: int) -> dict[int, StepSplit]:
 
 
 def step_split(trace: Trace, log: int, step: int) -> StepSplit | None:
-    return step_splits(trace, log).get(step)
+    """Return the split of one step, or None if it has no calls. In a long log, the other steps are not divided."""
+    steps = steps_by_number(trace, log)
+    if len(steps) <= MOST_DIVIDED:
+        return step_splits(trace, log).get(step)
+    row = steps.get(step)
+    calls = sql.records(_Call, trace, _CALLS, [log, log, step])
+    if row is None or row.kind == "data" or not calls:
+        return None
+    before_ns = sql.number(trace, _BEFORE, [log, step, row.start_ns, list(_ENDS_LATER)])
+    asked = _Step(log, step, row.kind or "", row.by, row.start_ns, row.end_ns)
+    return _split(asked, calls, _facts(trace, log, log, step)(log), before_ns)
 
 
 def all_splits(trace: Trace) -> Iterator[tuple[int, dict[int, StepSplit]]]:
@@ -124,7 +146,7 @@ def _step_splits(trace: Trace, log: int) -> dict[int, StepSplit]:
 def _read(trace: Trace, first: int, last: int) -> dict[int, dict[int, StepSplit]]:
     """Return the splits of the logs with numbers from `first` to `last`."""
     calls: defaultdict[tuple[int, int], list[_Call]] = defaultdict(list)
-    for call in sql.records(_Call, trace, _CALLS, [first, last]):
+    for call in sql.records(_Call, trace, _CALLS, [first, last, None]):
         calls[call.log, call.step].append(call)
     found: dict[int, dict[int, StepSplit]] = {}
     facts = _facts(trace, first, last)
@@ -140,14 +162,17 @@ def _read(trace: Trace, first: int, last: int) -> dict[int, dict[int, StepSplit]
     return found
 
 
-def _facts(trace: Trace, first: int, last: int) -> Callable[[int], _Facts]:
-    def by_log(statement: str) -> dict[int, list[sql.Row]]:
+def _facts(trace: Trace, first: int, last: int, step: int | None = None) -> Callable[[int], _Facts]:
+    """Return the facts about each log, with the launches of all of its steps or of one."""
+
+    def by_log(statement: str, *further: int | None) -> dict[int, list[sql.Row]]:
         found: defaultdict[int, list[sql.Row]] = defaultdict(list)
-        for row in sql.rows(trace, statement, [first, last]):
+        for row in sql.rows(trace, statement, [first, last, *further]):
             found[row[0]].append(row[1:])
         return found
 
-    launches, compiles, waits, breaks = map(by_log, (_LAUNCHES, _COMPILES, _WAITS, _BREAKS))
+    launches = by_log(_LAUNCHES, step)
+    compiles, waits, breaks = map(by_log, (_COMPILES, _WAITS, _BREAKS))
     on_device, reads = by_log(_ON_DEVICE), by_log(_READS)
 
     @cache
