@@ -77,6 +77,12 @@ def test_steps_may_be_far_apart_and_are_read_in_several_pieces(opened: Open, mon
     assert heat.steps == [0, 7, 1 << 40]
     assert heat.cells == [[finite] * 3, [finite, nan, finite], [finite, finite, masked]]
     assert heat.launches == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+    trace = opened(log.end())
+    assert heat_map(trace, 0).cells == heat.cells
+    later = heat_map(trace, 0, Window(1, 2, 3, 1 << 50))
+    assert (later.cells, later.steps) == ([[nan, finite], [finite, masked]], [7, 1 << 40])
+    monkeypatch.setattr(heatmap, "KEPT_BYTES", 1)  # too little for the map of the log
+    assert heat_map(trace, 0, Window(1, 2, 3, 1 << 50)).cells == later.cells
 
 
 @pytest.mark.parametrize(

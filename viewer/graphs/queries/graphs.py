@@ -72,6 +72,10 @@ _SAME_MEMORY = ("reuse", "alias")
 
 def list_graphs(trace: Trace, most: int | None = None) -> list[GraphRow]:
     """Return all graphs, or the first `most`, in the order in which they were loaded."""
+    return [*trace.once(_list_graphs, most, most=2)]
+
+
+def _list_graphs(trace: Trace, most: int | None) -> list[GraphRow]:
     return _rows(trace, sql.records(GraphRow, trace, f"{_GRAPHS} ORDER BY g.log, g.graph LIMIT ?", [most]))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope.viewer.graphs.queries.graphs import list_graphs
 from stepscope.viewer.store import sql
+from stepscope.viewer.store.kept import Kept
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.values import HEALTH_INDEX, health_of, value_row_count
 from stepscope.viewer.values.rows import HEALTH, HeatMap, WorstSite
@@ -18,8 +20,11 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 400
 MOST_ROWS = 600
 MOST_WORST = 100
-MOST_READ = 4_000_000
+MOST_READ = 2_000_000
 """About the number of value rows that are read at once."""
+KEPT_BYTES = 24 << 20
+"""Maximum size of the maps that an open trace keeps in memory: one byte for each site and step of a log."""
+_NO_OUTPUT = 127
 KEPT_LOGS = 16
 """Number of logs of which an open trace keeps the sites and steps in memory."""
 _SITES = """
@@ -33,6 +38,10 @@ _SHIFT = 52
 _WORST = f"min(({HEALTH_INDEX})::BIGINT * (1::BIGINT << {_SHIFT}) + v.launch)"
 _OUTPUTS = f"""
     SELECT v.site, v.step, ({HEALTH_INDEX})::BIGINT * (1::BIGINT << {_SHIFT}) + v.launch AS worst FROM value_rows v
+    WHERE v.log = ? AND v.moment = 'after' AND v.step BETWEEN ? AND ? AND v.launch IS NOT NULL AND v.site IS NOT NULL
+"""
+_CLASSES = f"""
+    SELECT v.site::INTEGER AS site, v.step, ({HEALTH_INDEX})::TINYINT AS health FROM value_rows v
     WHERE v.log = ? AND v.moment = 'after' AND v.step BETWEEN ? AND ? AND v.launch IS NOT NULL AND v.site IS NOT NULL
 """
 _LAUNCH = f"""
@@ -80,18 +89,17 @@ def heat_map(
     end_site = len(all_sites) if window.last_site is None else window.last_site + 1
     sites = all_sites[first_site:end_site]
     all_steps = trace.once(_steps, log, most=KEPT_LOGS)
-    steps = [
-        step
-        for step in all_steps
-        if (window.first_step is None or step >= window.first_step)
-        and (window.last_step is None or step <= window.last_step)
-    ]
+    start = 0 if window.first_step is None else bisect_left(all_steps, window.first_step)
+    stop = len(all_steps) if window.last_step is None else max(start, bisect_right(all_steps, window.last_step))
+    steps = all_steps[start:stop]
     rows = bands([graph for _, _, graph in sites], most_rows)
     columns = bands([0] * len(steps), most_columns)
-    row_of = [place for place, (start, end) in enumerate(rows) for _ in range(start, end)]
-    column_of = [place for place, (start, end) in enumerate(columns) for _ in range(start, end)]
-    places = dict(zip((site for site, _, _ in sites), row_of, strict=True))
-    cells, worst = _cells(trace, log, places, dict(zip(steps, column_of, strict=True)), (len(rows), len(columns)))
+    part = (slice(first_site, first_site + len(sites)), slice(start, stop))
+    if launches or len(all_sites) * len(all_steps) > KEPT_BYTES // 2:
+        ids = [site for site, _, _ in sites]
+        cells, worst = _cells(trace, log, _places(ids, rows), _places(steps, columns), (len(rows), len(columns)))
+    else:
+        cells, worst = _joined(_classes(trace, log)[part], rows, columns), []
     return HeatMap(
         log=log,
         graphs=[graph for graph in list_graphs(trace) if graph.log == log],
@@ -113,6 +121,56 @@ def heat_map(
     )
 
 
+def _places(ids: Sequence[int], joined: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """Return the place of each site or step among the bands of neighbours."""
+    places = [place for place, (start, end) in enumerate(joined) for _ in range(start, end)]
+    return dict(zip(ids, places, strict=True))
+
+
+def _joined(
+    classes: npt.NDArray[Any], rows: Sequence[tuple[int, int]], columns: Sequence[tuple[int, int]]
+) -> list[list[int]]:
+    """Return the worst class of each cell, which joins neighbours; -1 if there is none."""
+    import numpy as np
+
+    if not rows or not columns:
+        return [[] for _ in rows]
+    worst = np.minimum.reduceat(classes, [start for start, _ in rows], axis=0)
+    worst = np.minimum.reduceat(worst, [start for start, _ in columns], axis=1)
+    return np.where(worst == _NO_OUTPUT, -1, worst).tolist()  # type: ignore[no-any-return]
+
+
+def _classes(trace: Trace, log: int) -> npt.NDArray[Any]:
+    """Return the worst class of the outputs of each site, in the order of first execution, in each step of a log."""
+    return trace.once(_kept).get(log, lambda: _read_classes(trace, log))
+
+
+def _kept(trace: Trace) -> Kept[npt.NDArray[Any]]:
+    return Kept(KEPT_BYTES, lambda _, found: int(found.nbytes))
+
+
+def _read_classes(trace: Trace, log: int) -> npt.NDArray[Any]:
+    import numpy as np
+
+    sites, steps = [site for site, _, _ in _sites(trace, log)], trace.once(_steps, log, most=KEPT_LOGS)
+    worst = np.full(len(sites) * len(steps), _NO_OUTPUT, np.int8)
+    sites_at, steps_at = (_Places({number: place for place, number in enumerate(ids)}) for ids in (sites, steps))
+    for first, last in _pieces(trace, steps):
+        found = sql.columns(trace, _CLASSES, [log, first, last])
+        row, column = sites_at.of(found["site"]), steps_at.of(found["step"])
+        known = (row >= 0) & (column >= 0)
+        np.minimum.at(worst, (row * len(steps) + column)[known], found["health"][known])
+    return worst.reshape(len(sites), len(steps))
+
+
+def _pieces(trace: Trace, steps: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last step of pieces that can be read at once."""
+    each = max(1, len(steps) * MOST_READ // max(1, value_row_count(trace)))
+    for start in range(0, len(steps), each):
+        some = steps[start : start + each]
+        yield some[0], some[-1]
+
+
 def _cells(
     trace: Trace, log: int, row_of: dict[int, int], column_of: dict[int, int], shape: tuple[int, int]
 ) -> tuple[list[list[int]], list[list[int]]]:
@@ -122,11 +180,9 @@ def _cells(
 
     nothing = (1 << 63) - 1
     worst = np.full(shape[0] * shape[1], nothing, np.int64)
-    steps = list(column_of)
-    each = max(1, len(steps) * MOST_READ // max(1, value_row_count(trace)))
     sites_at, steps_at = _Places(row_of), _Places(column_of)
-    for some in (steps[i : i + each] for i in range(0, len(steps), each)):
-        found = sql.columns(trace, _OUTPUTS, [log, some[0], some[-1]])
+    for first, last in _pieces(trace, list(column_of)):
+        found = sql.columns(trace, _OUTPUTS, [log, first, last])
         row, column = sites_at.of(found["site"]), steps_at.of(found["step"])
         known = (row >= 0) & (column >= 0)
         np.minimum.at(worst, (row * shape[1] + column)[known], found["worst"][known])
@@ -244,4 +300,8 @@ def _worst_sites(trace: Trace, log: int) -> list[WorstSite]:
 
 def has_outputs(trace: Trace, log: int) -> bool:
     """Return whether the log has statistics of any output."""
+    return trace.once(_has_outputs, log, most=KEPT_LOGS)
+
+
+def _has_outputs(trace: Trace, log: int) -> bool:
     return sql.row(trace, "FROM value_rows WHERE log = ? AND moment = 'after' LIMIT 1", [log]) is not None
