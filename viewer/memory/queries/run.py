@@ -77,6 +77,8 @@ def live_curve(
     """Return the curve in a window (monotonic ns), about one point per pixel; None if the device has no lifetimes.
 
     `device` defaults to the device with the highest peak."""
+    if not sql.has_rows(trace, "live_peaks"):
+        return None
     extents = {name: rest for name, *rest in sql.rows(trace, _EXTENTS, [log])}
     device = next(iter(extents), None) if device is None else device
     if device is None or device not in extents:

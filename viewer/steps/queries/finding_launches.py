@@ -23,7 +23,10 @@ class Place:
 
 def finding_places(trace: Trace, findings: Iterable[Finding]) -> dict[int, Place]:
     """Return the places of the launches that findings name, by launch."""
-    launches = [finding.launch for finding in findings if finding.launch is not None]
+    return trace.once(_places, *sorted({finding.launch for finding in findings if finding.launch is not None}), most=8)
+
+
+def _places(trace: Trace, *launches: int) -> dict[int, Place]:
     statement = "SELECT launch, log, step, thread, start_ns FROM launches WHERE list_contains($1, launch)"
-    found = sql.records(Place, trace, statement, [launches]) if launches else []
+    found = sql.records(Place, trace, statement, [list(launches)]) if launches else []
     return {place.launch: place for place in found}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from stepscope.viewer.graphs.queries.graphs import graph_label
@@ -14,12 +15,12 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.values import has_values
 
+KEPT = 64
+"""Number of steps of which an open trace keeps the threads in memory."""
 _CALLS = """
-    SELECT c.call, c.graph, g.compile_id, g.phase, c.function, c.parent, c.depth, c.thread, c.start_ns, c.duration_ns,
-           c.launches, c.state
-    FROM calls c LEFT JOIN graphs g ON g.graph = c.graph
-    WHERE c.log = $log AND c.step = $step AND c.start_ns <= $stop AND c.start_ns + coalesce(c.duration_ns, 0) >= $start
-    ORDER BY c.duration_ns DESC LIMIT $most
+    SELECT call, graph, function, parent, depth, thread, start_ns, duration_ns, launches, state FROM calls
+    WHERE log = $log AND step = $step AND start_ns <= $stop AND start_ns + coalesce(duration_ns, 0) >= $start
+    ORDER BY duration_ns DESC LIMIT $most
 """
 _SPANS = """
     SELECT s.name, s.compile_id, s.depth, s.start_unix_ns - l.unix_ns + l.monotonic_ns AS start_ns, s.duration_ns
@@ -49,9 +50,9 @@ def timeline(
     columns = step_launches(trace, row).window(start - row.start_ns, stop - row.start_ns, width)
     if not has_values(trace):
         columns.health.clear()
-    calls = sql.rows(trace, _CALLS, {**window, "step": step, "most": 4 * width})
+    calls, labels = sql.rows(trace, _CALLS, {**window, "step": step, "most": 4 * width}), trace.once(_labels)
     of_subgraphs = subgraph_calls_in_step(trace, log, step)
-    spans = sql.rows(trace, _SPANS, {**window, "most": 4 * width})
+    spans = sql.rows(trace, _SPANS, {**window, "most": 4 * width}) if sql.has_rows(trace, "spans") else []
     return Timeline(
         log=log,
         step=step,
@@ -59,10 +60,11 @@ def timeline(
         end_ns=step_end_ns,
         window_start_ns=start,
         window_end_ns=stop,
-        threads=_threads(trace, log, step),
+        threads=trace.once(_threads, log, step, most=KEPT),
         spans=sorted((Span(*span) for span in spans), key=lambda span: (span.start_ns, span.depth)),
         calls=sorted(
-            (_call(call, of_subgraphs.get(call[0], 0)) for call in calls), key=lambda call: (call.start_ns, call.depth)
+            (_call(call, labels, of_subgraphs.get(call[0], 0)) for call in calls),
+            key=lambda call: (call.start_ns, call.depth),
         ),
         launches=columns,
         sites=_sites(trace, set(columns.site)),
@@ -94,12 +96,24 @@ def _threads(trace: Trace, log: int, step: int) -> list[int]:
 
 
 def _sites(trace: Trace, sites: set[int]) -> dict[int, dict[str, str]]:
-    found = sql.rows(trace, "SELECT site, kernel, kind FROM sites WHERE list_contains($1, site)", [sorted(sites)])
-    return {site: {"kernel": kernel, "kind": kind} for site, kernel, kind in found}
+    known = trace.once(_all_sites)
+    return {site: known[site] for site in sorted(sites)}
 
 
-def _call(row: sql.Row, of_subgraphs: int) -> CallRow:
-    call, graph, compile_id, phase, function, *rest = row
-    label = graph_label(graph, compile_id, phase)
+def _all_sites(trace: Trace) -> dict[int, dict[str, str]]:
+    """Return the kernel and the kind of each launch site; sites of one kernel share the object."""
+    kernels: dict[tuple[str, str], dict[str, str]] = {}
+    found = sql.rows(trace, "SELECT site, kernel, kind FROM sites")
+    return {site: kernels.setdefault((name, kind), {"kernel": name, "kind": kind}) for site, name, kind in found}
+
+
+def _labels(trace: Trace) -> dict[int, str]:
+    """Return the label of each graph."""
+    return {row[0]: graph_label(*row) for row in sql.rows(trace, "SELECT graph, compile_id, phase FROM graphs")}
+
+
+def _call(row: sql.Row, labels: Mapping[int, str], of_subgraphs: int) -> CallRow:
+    call, graph, function, *rest = row
+    label = labels.get(graph) or graph_label(graph, None, None)
     shown = CallRow(call, graph, label if function == "call" else f"{label} · {function}", function, *rest)
     return replace(shown, launches=shown.launches - of_subgraphs)
