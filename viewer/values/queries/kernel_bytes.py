@@ -18,12 +18,12 @@ _BYTES = f"""
     WITH seen AS (
         SELECT t.site, t.argument, t.local_call, t.dtype, t.device,
                TRY_CAST(t.size AS BIGINT[]) AS sizes, TRY_CAST(t.stride AS BIGINT[]) AS strides
-        FROM {IN_FORCE} t JOIN sites s ON s.site = t.site WHERE $1 IS NULL OR s.kernel = $1
+        FROM {IN_FORCE} t JOIN sites s ON s.site = t.site
         QUALIFY rank() OVER (PARTITION BY t.site, t.argument, t.local_call ORDER BY t.place DESC) = 1
     ), sized AS (
         SELECT site, argument, local_call, bool_and(device = 'cpu') AS is_cpu,
-               CASE WHEN bool_and(sizes IS NOT NULL AND $3[list_position($2, dtype)] IS NOT NULL)
-                    THEN sum({_NUMEL} * $3[list_position($2, dtype)]) END AS once
+               CASE WHEN bool_and(sizes IS NOT NULL AND $2[list_position($1, dtype)] IS NOT NULL)
+                    THEN sum({_NUMEL} * $2[list_position($1, dtype)]) END AS once
         FROM seen GROUP BY site, argument, local_call
     ), spans AS (
         SELECT a.site, z.local_call, z.is_cpu,
@@ -31,7 +31,6 @@ _BYTES = f"""
                z.once * CASE a.role WHEN 'in' THEN 1 WHEN 'out' THEN 1 WHEN 'inout' THEN 2 END AS moved
         FROM arguments a JOIN sites s ON s.site = a.site
         LEFT JOIN sized z ON z.site = a.site AND z.argument = a.argument
-        WHERE $1 IS NULL OR s.kernel = $1
     ), per_site AS (
         SELECT site, bool_and(moved IS NOT NULL) AS is_known, bool_and(is_cpu) AS is_cpu,
                bool_and(until IS NULL) AS is_constant, sum(moved) AS moved FROM spans GROUP BY site
@@ -48,7 +47,6 @@ _BYTES = f"""
                 THEN CAST(sum(CASE WHEN p.is_constant THEN p.moved * ran.launches ELSE g.moved END) AS BIGINT) END
     FROM ran JOIN sites s ON s.site = ran.site LEFT JOIN per_site p ON p.site = s.site
     LEFT JOIN changing g ON g.site = s.site
-    WHERE $1 IS NULL OR s.kernel = $1
     GROUP BY s.kernel
 """
 
@@ -63,9 +61,9 @@ class KernelBytes:
     """The bytes of its inputs and outputs, those that are both twice. None if the size of one is unknown."""
 
 
-def kernel_bytes(trace: Trace, kernel: str | None = None) -> dict[str, KernelBytes]:
-    """Return the bytes by name of kernel, of all kernels or of one; kernels that were never launched are missing."""
+def kernel_bytes(trace: Trace) -> dict[str, KernelBytes]:
+    """Return the bytes of all kernels by name; kernels that were never launched are missing."""
     dtypes = [name for (name,) in sql.rows(trace, "SELECT DISTINCT dtype FROM tensors WHERE dtype <> ?", [UNRECORDED])]
     sizes = [item_bytes(name) for name in dtypes]
-    rows = sql.rows(trace, _BYTES, [kernel, dtypes, sizes])
+    rows = sql.rows(trace, _BYTES, [dtypes, sizes])
     return {name: KernelBytes(is_cpu, moved) for name, is_cpu, moved in rows}

@@ -115,7 +115,7 @@ def kernel_limits(trace: Trace, rows: Iterable[KernelRow]) -> list[KernelLimit]:
     rows = [row for row in rows if row.launches and row.kind != SUBGRAPH]
     kernel = rows[0].kernel if len(rows) == 1 else None
     limits, generated = machine_limits(trace), _generated(trace)
-    moved, operations = kernel_bytes(trace, kernel), kernel_operations(trace, kernel)
+    moved, operations = trace.once(kernel_bytes), kernel_operations(trace, kernel)
     found = [_of_kernel(row, limits, moved.get(row.kernel), operations, generated) for row in rows]
     return sorted(found, key=lambda one: (one.lost_ns is None, -(one.lost_ns or 0), -(one.time_ns or 0)))
 

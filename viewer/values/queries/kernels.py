@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stepscope.tracer.schema.statistics import NONFINITE, STATISTICS
 from stepscope.viewer.graphs.queries.graphs import (
     code_of_graph,
     graph_label,
@@ -19,6 +18,7 @@ from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.kernel_bytes import KernelBytes, kernel_bytes
+from stepscope.viewer.values.queries.spreads import ArgumentSpreads, argument_spreads
 from stepscope.viewer.values.queries.values import HEALTH_INDEX, NOT_RECORDED, has_values, health_of
 from stepscope.viewer.values.rows import Health, KernelArgument, KernelLaunch, Spread
 
@@ -36,22 +36,13 @@ _KERNELS = f"""
            coalesce(sum(r.timed), 0) AS timed, coalesce(sum(r.device_timed), 0) AS device_timed,
            {health_of(f"coalesce(min(w.health), {NOT_RECORDED})")} AS health, arg_min(s.stacks, s.site) AS source
     FROM sites s LEFT JOIN ran r ON r.site = s.site LEFT JOIN looked w ON w.site = s.site
-    WHERE $1 IS NULL OR s.kernel = $1
     GROUP BY s.kernel ORDER BY sum(r.duration_ns) DESC NULLS LAST, s.kernel
 """
 SUBGRAPH = "subgraph"
-_SPREAD_OF = ("numel", *STATISTICS)
-_COUNTED = {name: f"CASE WHEN NOT coalesce(v.at_least, false) THEN v.{name} END" for name in NONFINITE}
-_SPREADS = ", ".join(
-    "min({0}), max({0}), count(DISTINCT {0})".format(_COUNTED.get(name, f"v.{name}")) for name in _SPREAD_OF
-)
-_ARGUMENTS = f"""
-    SELECT v.log, v.site, v.argument, v.item, v.part, coalesce(nullif(a.name, ''), 'argument ' || v.argument),
-           coalesce(nullif(a.role, ''), 'unknown'), a.buffer, v.moment, count(*), {health_of(f"min({HEALTH_INDEX})")},
-           {_SPREADS}
-    FROM value_rows v LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument
-    WHERE list_contains(?, v.site) GROUP BY ALL
-    ORDER BY v.site, v.argument, v.item NULLS FIRST, v.part DESC, v.moment DESC
+_ARGUMENTS = """
+    SELECT site, argument, coalesce(nullif(name, ''), 'argument ' || argument), coalesce(nullif(role, ''), 'unknown'),
+           buffer
+    FROM arguments WHERE list_contains(?, site)
 """
 _SIZES = """
     SELECT site, argument, item, min_by(size, len(size)), max_by(size, len(size)), count(DISTINCT size) FROM tensors
@@ -118,7 +109,11 @@ class KernelDetail:
 
 def kernel_rows(trace: Trace) -> list[KernelRow]:
     """Return all kernels, those with the longest time first."""
-    rows = _measured(trace, sql.records(KernelRow, trace, _KERNELS, [None]), kernel_bytes(trace))
+    return [*trace.once(_kernel_rows)]
+
+
+def _kernel_rows(trace: Trace) -> list[KernelRow]:
+    rows = _measured(trace, sql.records(KernelRow, trace, _KERNELS), trace.once(kernel_bytes))
     total = sum(row.time_ns or 0 for row in rows if row.kind != SUBGRAPH)
     if total:
         rows = [row if row.kind == SUBGRAPH else replace(row, share=(row.time_ns or 0) / total) for row in rows]
@@ -129,7 +124,7 @@ def kernel_detail(
     trace: Trace, kernel: str, limit: int = 500, sort: str | None = None, is_down: bool = False
 ) -> KernelDetail | None:
     """Return a kernel with at most `limit` launches; None if there is none of that name."""
-    row = sql.record(KernelRow, trace, _KERNELS, [kernel])
+    row = next((row for row in trace.once(_kernel_rows) if row.kernel == kernel), None)
     if row is None:
         return None
     ids = [site for (site,) in sql.rows(trace, "SELECT site FROM sites WHERE kernel = ? ORDER BY site", [kernel])]
@@ -137,7 +132,7 @@ def kernel_detail(
     code = code_of_graph(trace, sites[0].graph) if sites else None
     part = cut(code, kernel, sites[0].kind, sites[0].line) if code is not None else None
     return KernelDetail(
-        row=_measured(trace, [row], kernel_bytes(trace, kernel))[0],
+        row=row,
         sites=sites,
         arguments=_arguments(trace, ids),
         launches=launches_at(trace, ids, limit, sort, is_down),
@@ -201,19 +196,24 @@ def _arguments(trace: Trace, sites: Sequence[int]) -> list[KernelArgument]:
         (site, argument, item): Spread("size", sql.json_value(low), sql.json_value(high), count)
         for site, argument, item, low, high, count in sql.rows(trace, _SIZES, [list(sites)])
     }
+    names = {(site, argument): names for site, argument, *names in sql.rows(trace, _ARGUMENTS, [list(sites)])}
     result = []
-    for row in sql.rows(trace, _ARGUMENTS, [list(sites)]):
-        known, numbers = row[: -3 * len(_SPREAD_OF)], row[-3 * len(_SPREAD_OF) :]
-        _, site, argument, item, *_ = known
-        spreads = [size] if (size := sizes.get((site, argument, item))) else []
-        spreads += _spreads(numbers)
+    for row in sorted(argument_spreads(trace, sites), key=_order):
+        name, role, buffer = names.get((row.site, row.argument), (f"argument {row.argument}", "unknown", None))
+        size = sizes.get((row.site, row.argument, row.item))
+        spreads = [*([size] if size else []), *row.spreads]
         varies = [spread for spread in spreads if spread.values > 1]
         never = [spread for spread in spreads if spread.values == 1]
-        result.append(KernelArgument(*[*known, varies, never]))
+        result.append(
+            KernelArgument(
+                row.log, row.site, row.argument, row.item, row.part, name, role, buffer, row.moment, row.rows,
+                row.health, varies, never,
+            )
+        )  # fmt: skip
     return result
 
 
-def _spreads(numbers: Sequence[Any]) -> list[Spread]:
-    """Return the range of each statistic that any row has."""
-    triples = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
-    return [Spread(name, *triple) for name, triple in zip(_SPREAD_OF, triples, strict=True) if triple[2]]
+def _order(row: ArgumentSpreads) -> tuple[Any, ...]:
+    """Return the key of the order: the whole argument before its items, the real part and the rows before first."""
+    item = -1 if row.item is None else row.item
+    return row.site, row.argument, item, row.part is None, row.part != "real", row.part or "", row.moment != "before"
