@@ -42,6 +42,8 @@ FIRST_PAGE = "/"
 STATIC = "/static/"
 DESCRIPTION = "/openapi.json"
 MOST_THREADS = 40
+MOST_AT_ONCE = 6
+"""Number of lasting answers that are built at the same time. More would take no less time, but more memory."""
 AnyRoute = TypeVar("AnyRoute", bound=Route)
 
 
@@ -86,6 +88,7 @@ class App:
         self.import_map = to_json(assets.served_import_map())
         self._current = current
         self._threads = ThreadPoolExecutor(MOST_THREADS, "answer")
+        self._turns = threading.Semaphore(MOST_AT_ONCE)
         self._warming: threading.Thread | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -154,7 +157,11 @@ class App:
         def is_lasting(answer: Answer) -> bool:
             return answer.is_whole and reading.key_of(asked.address) == key
 
-        return reading.answers.get(key, lambda: answers.tagged(build()), is_lasting)
+        def in_turn() -> Answer:
+            with self._turns:
+                return answers.tagged(build())
+
+        return reading.answers.get(key, in_turn, is_lasting)
 
     def _page(self, reading: Reading, page: Page, request: Request) -> Answer:
         with failures() as failed:
