@@ -37,8 +37,8 @@ def program() -> Program:
     return graph
 
 
-def write_log(path: Path, launches: int) -> int:
-    """Write a log with so many launches and return its size in bytes."""
+def write_log(path: Path, launches: int, *, one_step: bool = False) -> int:
+    """Write a log with so many launches and return its size in bytes. Each call is a step, or all are `one_step`."""
     graph, chance, rows = program(), random.Random(0), 0
     head = LogBuilder().record(run(level="values")).record(graph.graph()).record(graph.provenance())
     layout = layout_of(graph, [FINE] * len(graph.layout))
@@ -46,23 +46,28 @@ def write_log(path: Path, launches: int) -> int:
         file.write(head.record(layout).data)
         for first in range(0, launches // LAUNCHES, CALLS):
             log = LogBuilder()
-            for record in batch(list(range(first, first + CALLS)), len(graph.layout), chance):
+            for record in batch(list(range(first, first + CALLS)), len(graph.layout), chance, one_step):
                 log.record(record)
             file.write(log.data)
             rows += CALLS * len(graph.layout)
+        if one_step:
+            end_ns = MONOTONIC_NS + launches // LAUNCHES * CALL_NS
+            file.write(LogBuilder().record(Steps([0], ["train"], ["optimizer"], [MONOTONIC_NS], [end_ns])).data)
         last = LogBuilder().record(Overhead(1, 1, 1, launches, 0)).record(End("exit", MONOTONIC_NS + 10**15))
         file.write(last.data)
         print(f"{launches:,} launches, {rows:,} value rows, {file.tell() / 1e6:.0f} MB")
         return file.tell()
 
 
-def batch(calls: list[int], rows_each: int, chance: random.Random) -> Iterator[Launches | Values | Steps]:
-    """Yield the records of some calls, each of which is a step."""
+def batch(
+    calls: list[int], rows_each: int, chance: random.Random, one_step: bool = False
+) -> Iterator[Launches | Values | Steps]:
+    """Yield the records of some calls, each of which is a step, or which belong to `one_step`."""
     count, starts = len(calls), [MONOTONIC_NS + call * CALL_NS for call in calls]
     launch_ns = [start + i * LAUNCH_NS for start in starts for i in range(LAUNCHES)]
     yield Launches(
         Calls(
-            calls, [0] * count, [0] * count, calls, [1] * count, [None] * count, starts,
+            calls, [0] * count, [0] * count, [0] * count if one_step else calls, [1] * count, [None] * count, starts,
             [LAUNCHES * LAUNCH_NS] * count, [LAUNCHES] * count, ["ok"] * count,
         ),
         list(range(LAUNCHES)) * count, launch_ns, [at + LAUNCH_NS // 2 for at in launch_ns],
@@ -77,7 +82,8 @@ def batch(calls: list[int], rows_each: int, chance: random.Random) -> Iterator[L
         negative_infinity=none, zero=Sparse(zero, [chance.randint(1, 64) for _ in zero]), near_overflow=none,
         subnormal=none, first_bad=none, exact=Exact([], [], []),
     )  # fmt: skip
-    yield Steps(calls, ["train"] * count, ["optimizer"] * count, starts, [start + CALL_NS for start in starts])
+    if not one_step:
+        yield Steps(calls, ["train"] * count, ["optimizer"] * count, starts, [start + CALL_NS for start in starts])
 
 
 def main() -> int:
