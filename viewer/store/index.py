@@ -98,7 +98,8 @@ def _build(index: Path, key: str, rows: IndexRows, block: int, log_bytes: int) -
         index.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=index.parent, prefix=BUILDING, ignore_cleanup_errors=True) as folder:
             new = Path(folder, "index")
-            connection.execute(f"ATTACH {quoted(new)} AS building (BLOCK_SIZE {block})")
+            _write_empty(connection, new, block)
+            connection.execute(f"ATTACH {quoted(new)} AS building")
             connection.execute(f"SET memory_limit = '{_BUILDING_MEMORY}'")
             if hasattr(connection, "appender"):  # DuckDB 2.0 and newer
                 connection.execute("SET write_buffer_row_group_count = 1")
@@ -113,14 +114,28 @@ def _build(index: Path, key: str, rows: IndexRows, block: int, log_bytes: int) -
     return _attached(connection, index, key, held)
 
 
+def _write_empty(connection: duckdb.DuckDBPyConnection, path: Path, block: int) -> None:
+    """Write an index without rows. To copy one takes a quarter of the time that the tables take to be created."""
+    if block in _EMPTY:
+        path.write_bytes(_EMPTY[block])
+        return
+    connection.execute(f"ATTACH {quoted(path)} AS building (BLOCK_SIZE {block})")
+    connection.execute(f"USE building; BEGIN; {SCHEMA}; COMMIT; USE memory; DETACH building")
+    _EMPTY[block] = path.read_bytes()
+
+
+_EMPTY: dict[int, bytes] = {}
+"""Indices without rows, by the size of their blocks."""
+
+
 def build_in_memory(key: str, rows: IndexRows, log_bytes: int) -> duckdb.DuckDBPyConnection:
     """Build an index in memory, for use where no file can be written."""
     connection = _connect(log_bytes)
-    connection.execute(f"ATTACH ':memory:' AS {NAME}")
+    connection.execute(f"ATTACH ':memory:' AS {NAME}; USE {NAME}; {SCHEMA}")
     try:
         _write(connection, NAME, key, rows)
     except REFUSALS:
-        connection.execute(f"ROLLBACK; USE memory; DETACH {NAME}; ATTACH ':memory:' AS {NAME}")
+        connection.execute(f"ROLLBACK; USE memory; DETACH {NAME}; ATTACH ':memory:' AS {NAME}; USE {NAME}; {SCHEMA}")
         _write(connection, NAME, key, valid_rows(rows, SCHEMA, _insert_columns))
     return connection
 
@@ -143,7 +158,7 @@ def _attached(connection: duckdb.DuckDBPyConnection, index: Path, key: str, held
 
 
 def _write(connection: duckdb.DuckDBPyConnection, database: str, key: str, rows: IndexRows) -> None:
-    connection.execute(f"USE {database}; BEGIN; {SCHEMA}")
+    connection.execute(f"USE {database}; BEGIN")
     counts = {table: len(found) for table, found in rows.tables.items()}
     for table, found in rows.tables.items():
         _insert(connection, table, found)
