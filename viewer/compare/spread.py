@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import erfc, sqrt
 
-import numpy as np
-
 from stepscope.viewer.compare.time_rows import Spread
 
 LEAST_CALLS = 5
@@ -18,6 +16,8 @@ MOST_P = 0.01
 
 
 def spread_of(times: Sequence[int]) -> Spread:
+    import numpy as np  # the first page needs this module, but not numpy
+
     low, median, high = (float(one) for one in np.quantile(np.asarray(times), [0.25, 0.5, 0.75]))
     return Spread(len(times), low, median, high)
 
@@ -37,6 +37,8 @@ def rank_probability(left: Sequence[int], right: Sequence[int], common: float = 
 
     The times of the left side are multiplied by `common` first. Mann and Whitney, Annals of Mathematical Statistics 18
     (1947), with the correction for ties."""
+    import numpy as np
+
     ours, theirs = np.asarray(left, float) * common, np.asarray(right, float)
     every = np.concatenate([ours, theirs])
     _, place, counts = np.unique(every, return_inverse=True, return_counts=True)
