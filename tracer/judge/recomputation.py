@@ -95,7 +95,7 @@ class Recomputation:
             return run.targets()
         except CannotJudge as error:
             return error
-        except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError, AttributeError, Warning) as error:
             if is_out_of_memory(error):
                 return CannotJudge(NO_MEMORY)
             what = "float64" if mode.double else "eager code"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch import Tensor
@@ -11,6 +13,13 @@ from stepscope.tracer.judge.fragments import fragment_of
 from stepscope.tracer.judge.plan import NO_PLACE, FunctionPlan, Group, LaunchPlan, Operand, Written
 from stepscope.tracer.judge.record import Buffer, GraphRecord, Node, Place
 from stepscope.tracer.judge.stored import StoredValues, Value
+
+
+@torch.library.custom_op("stepscope_tests::warning", mutates_args=())
+def warning(x: Tensor) -> Tensor:
+    warnings.warn("it is not deterministic", stacklevel=1)
+    return x + 1
+
 
 WHOLE = Place("buf2", [4], [1], 0)
 GIVEN = Place("arg0", [4], [1], 0)
@@ -38,9 +47,11 @@ def plan_of(values: StoredValues) -> FunctionPlan:
     return FunctionPlan(values, inputs=["arg0"], launches={0: first, 1: second})
 
 
-def judged(part: Tensor, whole: Tensor, value: Tensor, result: Tensor) -> CallJudge:
+def judged(
+    part: Tensor, whole: Tensor, value: Tensor, result: Tensor, target: str = "op:aten.sin.default"
+) -> CallJudge:
     """Return the judge of a call that launched both."""
-    judge = CallJudge(plan_of(stored("op:aten.sin.default")), lambda kernel: True)
+    judge = CallJudge(plan_of(stored(target)), lambda kernel: True)
     judge.enter([value])
     for site, before, after in ((0, [value], [part]), (1, [whole, value], [result])):
         judge.before(site, before)
@@ -62,3 +73,12 @@ def test_a_launch_that_read_an_unknown_part_is_not_accused_alone(is_shared: bool
 def test_a_launch_that_read_an_unknown_part_may_be_right() -> None:
     memory, value = torch.zeros(8), torch.ones(4)
     assert judged(memory[:4], memory, value, value.sin()).result.verdicts[-1].word == "ok"
+
+
+def test_a_warning_that_the_program_turns_into_an_error_leaves_the_launch_unjudged() -> None:
+    memory, value = torch.zeros(8), torch.ones(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = judged(memory[:4], memory, value, value + 1, "op:stepscope_tests.warning.default").result
+    assert [one.word for one in found.verdicts] == ["unjudged", "unjudged"]
+    assert found.verdicts[-1].why_not == "eager code cannot compute it: it is not deterministic"
