@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -13,16 +12,13 @@ from stepscope.viewer.compiles.queries.break_costs import (
     held_buffers,
     resumed_functions,
 )
+from stepscope.viewer.compiles.queries.break_text import context_in, explanation_in, hints_in, url_in
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory.queries.graph_breaks import HeldBuffer
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.tracebacks import user_frames
 
-_EXPLANATION = re.compile(r"^\s*Explanation:\s*(.*?)(?=^\s*Hint:|^\s*Developer debug context:|\Z)", re.M | re.S)
-_HINT = re.compile(r"^\s*Hint:\s*(.*?)(?=^\s*Hint:|^\s*Developer debug context:|\n\s*\n|\Z)", re.M | re.S)
-_CONTEXT = re.compile(r"^\s*Developer debug context:\s*(.*?)(?=\n\s*\n|\Z)", re.M | re.S)
-_URL = re.compile(r"For more details about this graph break, please visit:\s*(https?://[^\s\"'<>]+)")
 _FRAME = "regexp_replace(e.compile_id, '/[^/]*$', '')"
 _MOST_COMPILES = 12
 _MOST_PLACES = 40
@@ -225,21 +221,16 @@ def graph_breaks(
         rows.append(
             BreakCause(
                 **row,
-                explanation=_first(_EXPLANATION, raw),
-                hints=[hint.strip() for hint in _HINT.findall(raw)],
-                context=_first(_CONTEXT, raw),
-                url=_first(_URL, raw),
+                explanation=explanation_in(raw),
+                hints=hints_in(raw),
+                context=context_in(raw),
+                url=url_in(raw),
                 cost=_cost(events[cause], places[cause], thrown),
                 places=places[cause][:_MOST_PLACES],
                 places_left=max(0, len(places[cause]) - _MOST_PLACES),
             )
         )
     return GraphBreaks(*[rows, matching, *totals, offset, limit])
-
-
-def _first(pattern: re.Pattern[str], text: str) -> str | None:
-    found = pattern.search(text)
-    return found[1].strip() if found else None
 
 
 def _by_place(events: list[_Event], asked: int | None) -> list[list[_Event]]:

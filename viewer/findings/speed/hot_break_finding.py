@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from stepscope.viewer.compiles.queries.break_text import hints_in
 from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, place_of
 from stepscope.viewer.findings.speed.costs import HotBreak, amount, facts_of, hot_breaks, severity_of, step_page
 from stepscope.viewer.overview.rows import Finding, ProofLink
@@ -13,7 +14,6 @@ _READS = re.compile(
     r"|\.tolist\(\)|\.cpu\(\)|\.numpy\(\)|nonzero|[Dd]ata.dependent|Dynamic shape operator"
 )
 """Causes of breaks at which the host needs a value that the device computes."""
-_HINT = re.compile(r"^\s*Hint:\s*(.*?)(?=^\s*Hint:|^\s*Developer debug context:|\n\s*\n|\Z)", re.M | re.S)
 
 
 def of_breaks(evidence: Evidence, kind: str, rule: str, *, reads: bool) -> list[Timed]:
@@ -29,7 +29,7 @@ def _reads(one: HotBreak) -> bool:
 def _finding(evidence: Evidence, one: HotBreak, kind: str, rule: str) -> Timed:
     run, part, first = one.run, one.part, one.events[0]
     what = "the host needs a value that the graph computed" if _reads(one) else first.cause
-    hint = _HINT.search(first.text)
+    hints = hints_in(first.text)
     return first.time_ns, Finding(
         kind=kind,
         severity=severity_of(one.share),
@@ -42,7 +42,7 @@ def _finding(evidence: Evidence, one: HotBreak, kind: str, rule: str) -> Timed:
             "cause": first.cause,
             "explanation": first.text[:2000],
         },
-        proof=[f"PyTorch's hint: {' '.join(hint[1].split())}"] if hint else [],
+        proof=[f"PyTorch's hint: {' '.join(hints[0].split())}"] if hints else [],
         links=[ProofLink("open the graph break", f"/graph-breaks?break={first.record}")],
         **{**place_of(first), "page": step_page(evidence, run)},
     )
