@@ -59,8 +59,14 @@ class DataWaits:
                 if took >= LEAST_NS and self._wrapped is not None:
                     self._tell(iterator, started, took, sys._getframe(1))
 
-        owner.__next__ = timed_next
-        self._wrapped = owner, original, timed_next
+        # Dynamo looks at the file of a function to decide that it does not trace the original, nor this one then.
+        wrapper: Any = timed_next
+        like = original.__code__
+        wrapper.__code__ = wrapper.__code__.replace(
+            co_filename=like.co_filename, co_name=like.co_name, co_firstlineno=like.co_firstlineno
+        )
+        owner.__next__ = wrapper
+        self._wrapped = owner, original, wrapper
 
     def detach(self) -> None:
         """Restore the method; if other code has wrapped it meanwhile, it stays and only passes calls on."""

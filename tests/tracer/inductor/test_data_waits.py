@@ -73,3 +73,19 @@ def test_an_error_of_the_dataset_is_the_programs_own(waits: list[DataWait]) -> N
     with pytest.raises(KeyError, match="no such sample"):
         list(DataLoader(Slow(False)))
     assert len(waits) == 3
+
+
+@pytest.mark.usefixtures("waits")
+def test_dynamo_breaks_at_a_loader_as_without_the_hook() -> None:
+    from torch._dynamo.utils import counters
+
+    @torch.compile(backend="eager")
+    def first(batches: Iterator[torch.Tensor]) -> torch.Tensor:
+        return next(batches) * 2
+
+    torch._dynamo.reset()
+    counters.clear()
+    numbers: Any = torch.arange(4.0)
+    assert first(iter(DataLoader(numbers, batch_size=2))).tolist() == [0.0, 2.0]
+    (why,) = counters["graph_break"]
+    assert "_BaseDataLoaderIter.__next__" in why
