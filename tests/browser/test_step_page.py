@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
+from stepscope.tracer.schema.process_ends import End
 from stepscope.tracer.schema.steps import Steps
 from stepscope.viewer.store.open import open_trace
 from tests.browser.conftest import Visit, serving
 from tests.logs import overflow_log, synthetic
+from tests.logs.judged_logs import judged
 
 pytestmark = pytest.mark.browser
 GUTTER, MINIMAP, AXIS = 64, 30, 22
@@ -31,6 +33,13 @@ def steps_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def overflow_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path: Path = overflow_log.recorded().write(tmp_path_factory.mktemp("overflow") / "recorded.log")
     with open_trace(path) as trace, serving(trace) as where:
+        yield where
+
+
+@pytest.fixture(scope="module")
+def judged_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = judged(synthetic.recorded(end=False)).record(End("exit", synthetic.MONOTONIC_NS + 2_000_000))
+    with open_trace(log.write(tmp_path_factory.mktemp("judged") / "recorded.log")) as trace, serving(trace) as where:
         yield where
 
 
@@ -250,3 +259,18 @@ def test_rows_without_a_span_in_view_take_no_room(visit: Visit, steps_at: str) -
         "(height) => document.querySelector('.timeline-box canvas')?.clientHeight < height", arg=whole
     )
     assert box.bounding_box()["height"] < whole
+
+
+def test_verdicts_of_the_judge_are_a_row_and_a_column_that_keys_reach(visit: Visit, judged_at: str) -> None:
+    page = visit.page
+    page.goto(f"{judged_at}/steps/0?log=0")
+    expect(page.locator(".lane-name", has_text="judge")).to_be_visible()
+    expect(page.locator(".legend .judged")).to_have_text(["✖ wrong", "● ok"])
+    assert [text.strip() for text in column(page.locator(".launch-list"), 5)] == ["● ok", "✖ wrong", "✖ wrong", "–"]
+    for kernel in ("cpp_fused_relu_0", "true_graph_0", "cpp_fused_relu_0"):  # after the last one the first
+        page.keyboard.press("j")
+        expect(page.locator("#panel h2").first).to_have_text(kernel)
+        expect(page.locator("#panel")).to_contain_text("✖")
+    page.goto(f"{judged_at}/steps/1?log=0")
+    expect(page.locator(".launch-list tbody tr").first).to_be_visible()
+    expect(page.locator(".lane-name", has_text="judge")).to_have_count(0)

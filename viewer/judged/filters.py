@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-VERDICT_SIGNS: Mapping[str, tuple[str, str]] = {
-    "wrong": ("✖", "wrong"),
-    "unjudged": ("–", "not judged"),
-    "ok": ("●", "ok"),
-}
-HOW: Mapping[str, str] = {
-    "equal": "bit-equal to eager code",
-    "near": "so near to eager code that float64 cannot change the verdict",
-    "float64": "compared with float64",
-    "moved": "compared with float64, and with float64 of inputs moved by half a unit in the last place",
-}
+from stepscope.viewer.judged.rows import VERDICT_HOW, VERDICT_SIGNS
 
 
 def digits(value: float | None) -> str:
@@ -29,4 +18,4 @@ def limit(value: float | None) -> str:
 
 
 FILTERS: dict[str, Any] = {"digits": digits, "of_limit": limit}
-GLOBALS: dict[str, Any] = {"verdict_signs": VERDICT_SIGNS, "verdict_how": HOW}
+GLOBALS: dict[str, Any] = {"verdict_signs": VERDICT_SIGNS, "verdict_how": VERDICT_HOW}

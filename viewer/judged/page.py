@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from stepscope.viewer.judged.queries.judged import judged_count
 from stepscope.viewer.judged.queries.verdicts import judged_launches, judged_steps
-from stepscope.viewer.judged.rows import JudgedCount, JudgedLaunch, JudgedStep
+from stepscope.viewer.judged.rows import VERDICTS, JudgedCount, JudgedLaunch, JudgedStep
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.addresses import NotThere, Page, Request
 from stepscope.viewer.web.parameters import LOG, STEP
@@ -38,8 +38,7 @@ def judge_page(trace: Trace, request: Request) -> JudgePage:
     steps = judged_steps(trace)
     shown = _shown(steps, request.optional_id("log"), request.optional_id("step"))
     launches = judged_launches(trace, shown.log, shown.step) if shown is not None else []
-    order = ("wrong", "unjudged", "ok")
-    listed = sorted(launches, key=lambda one: order.index(one.verdict))
+    listed = sorted(launches, key=lambda one: VERDICTS.index(one.verdict))
     return JudgePage(judged_count(trace), steps, shown, listed, _not_judged(launches))
 
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from stepscope.viewer.graphs.rows import SourceLine
 
 Verdict = Literal["ok", "wrong", "unjudged"]
-VERDICTS: tuple[Verdict, ...] = ("ok", "wrong", "unjudged")
+VERDICT_SIGNS: Mapping[Verdict, tuple[str, str]] = {
+    "wrong": ("✖", "wrong"),
+    "unjudged": ("–", "not judged"),
+    "ok": ("●", "ok"),
+}
+"""The sign and the name of each verdict, the worst first, also for scripts."""
+VERDICTS: tuple[Verdict, ...] = tuple(VERDICT_SIGNS)
+VERDICT_HOW: Mapping[str, str] = {
+    "equal": "bit-equal to eager code",
+    "near": "so near to eager code that float64 cannot change the verdict",
+    "float64": "compared with float64",
+    "moved": "compared with float64, and with float64 of inputs moved by half a unit in the last place",
+}
+"""The comparisons that decide, as pages name them, also for scripts."""
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ def timeline_height(timeline: Timeline, has_memory: bool = False) -> int:
         depths = [call.depth for call in timeline.calls if call.thread == thread]
         height += GAP_PX + LAUNCH_PX + (CALL_PX * (1 + max(depths)) if depths else 0)
         height += HEALTH_PX if timeline.launches.health else 0
+        height += HEALTH_PX if timeline.launches.verdict else 0
     return height + (MEMORY_PX + GAP_PX if has_memory else 0)
 
 

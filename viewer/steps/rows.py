@@ -50,6 +50,8 @@ class LaunchColumns:
     count: list[int]
     health: list[int] = field(default_factory=list)
     """Index into `HEALTH` of the worst output, -1 without values; empty if the run recorded none."""
+    verdict: list[int] = field(default_factory=list)
+    """Index into `VERDICTS` of the judge's worst verdict, -1 without one; empty if the step was not judged."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from stepscope.tracer.schema.statistics import COUNTS, STATISTICS
+from stepscope.viewer.judged.rows import VERDICT_HOW, VERDICT_SIGNS
 from stepscope.viewer.text import formats
 from stepscope.viewer.values.rows import HEALTH_SIGNS
 from stepscope.viewer.web.addresses import query_text
@@ -19,8 +20,10 @@ VOCABULARY = {
     "health": [{"name": name, "sign": sign, "label": label} for name, (sign, label) in HEALTH_SIGNS.items()],
     "statistics": {name: asdict(one) for name, one in STATISTICS.items()},
     "choices": CHOICES,
+    "verdicts": [{"name": name, "sign": sign, "label": label} for name, (sign, label) in VERDICT_SIGNS.items()],
+    "verdict_how": VERDICT_HOW,
 }
-"""The statistics and the classes of health for scripts, which every page carries as JSON."""
+"""The statistics, the classes of health and the verdicts of the judge for scripts, which every page carries as JSON."""
 
 
 def spread_text(spread: Spread) -> str:

@@ -52,5 +52,3 @@ export function remarks(row) {
   else if ((row.first_bad ?? null) !== null) parts.push(`first at element ${formatValue(row.first_bad)}`);
   return parts;
 }
-
-export const worse = (a, b) => (HEALTH.indexOf(a) <= HEALTH.indexOf(b) ? a : b);

@@ -21,7 +21,7 @@ export function drawClass(ctx, name, x, y, width, height, colours) {
   }
 }
 
-function drawSign(ctx, sign, x, y, colour) {
+export function drawSign(ctx, sign, x, y, colour) {
   ctx.save();
   ctx.font = "9px sans-serif";
   ctx.textAlign = "center";
@@ -31,7 +31,8 @@ function drawSign(ctx, sign, x, y, colour) {
   ctx.restore();
 }
 
-function drawMissing(ctx, x, y, width, height, colours) {
+/** Draws a dotted outline for what is not known. */
+export function drawMissing(ctx, x, y, width, height, colours) {
   if (width < ROOM_FOR_STRIPES) return;
   ctx.strokeStyle = colours["v-not-recorded"];
   ctx.setLineDash([1, 2]);

@@ -1,14 +1,10 @@
 // The verdict of the judge on a launch, for the launch panel.
 import { h, known } from "#js/core/dom.js";
 import { formatCount } from "#js/core/format.js";
+import { vocabulary } from "#js/core/vocabulary.js";
+import { verdictBadge } from "#js/judged/badge.js";
 
-const SIGNS = { wrong: ["✖", "wrong"], unjudged: ["–", "not judged"], ok: ["●", "ok"] };
-const HOW = {
-  equal: "bit-equal to eager code",
-  near: "so near to eager code that float64 cannot change the verdict",
-  float64: "compared with float64",
-  moved: "compared with float64, and with float64 of moved inputs",
-};
+const HOW = vocabulary.verdict_how;
 
 export function verdictSection({ buffers, clobbered }) {
   return [...clobbered.map(clobberedInput), ...buffers.map(judgedBuffer)];
@@ -19,10 +15,9 @@ function clobberedInput({ buffer, is_written: isWritten }) {
 }
 
 function judgedBuffer({ buffer, node, verdict, how, of_limit: ofLimit, reason, details }) {
-  const [sign, word] = SIGNS[verdict];
-  const error = ofLimit ? `the largest error is ${Number(ofLimit).toPrecision(2)} times the limit` : null;
+  const error = ofLimit ? `the largest error is ${formatCount(Number(Number(ofLimit).toPrecision(2)))} times the limit` : null;
   const told = [reason ?? HOW[how] ?? how, error].filter(Boolean).join(", ");
-  const head = h("p", {}, h("span", { class: `judged judged-${verdict}` }, h("span", { class: "sign", "aria-hidden": "true" }, sign), ` ${word}`), " ", h("code", {}, buffer), node ? [" = ", h("code", {}, node)] : null, told ? h("span", { class: "dim" }, ` ${told}`) : null);
+  const head = h("p", {}, verdictBadge(verdict), " ", h("code", {}, buffer), node ? [" = ", h("code", {}, node)] : null, told ? h("span", { class: "dim" }, ` ${told}`) : null);
   return h("div", { class: "judged-one" }, head, details ? threeValues(details) : null);
 }
 

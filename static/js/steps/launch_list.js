@@ -1,21 +1,22 @@
 // The launches in view as a table, for keyboards, screen readers and text search.
 import { h, known, middle } from "#js/core/dom.js";
 import { formatNs, formatTick, plural, thousands } from "#js/core/format.js";
+import { verdictBadge } from "#js/judged/badge.js";
 import { launchesIn } from "#js/steps/timeline_model.js";
 import { healthBadge } from "#js/values/lines.js";
 
 const MOST = 500;
 
 /**
- * `hrefOf(launch)` is the link of a row, `go(launch)` opens it on this page, `withHealth` if values were recorded, `marks`
- * are the findings of the step, whose pages are below `root`.
+ * `hrefOf(launch)` is the link of a row, `go(launch)` opens it on this page, `withHealth` if values were recorded, `withVerdict` if
+ * the step was judged, `marks` are the findings of the step, whose pages are below `root`.
  */
-export function launchList(box, tally, { hrefOf, go, withHealth = false, marks = [], root = "" }) {
+export function launchList(box, tally, { hrefOf, go, withHealth = false, withVerdict = false, marks = [], root = "" }) {
   let selected = null;
   let shown = null;
   const body = h("tbody");
   const note = h("p", { class: "note" });
-  const head = ["launch", "start", "host time", "kind", ...(withHealth ? ["worst output"] : []), "kernel"].map((name, index) => h("th", { class: index < 3 ? "num" : null }, name));
+  const head = ["launch", "start", "host time", "kind", ...(withHealth ? ["worst output"] : []), ...(withVerdict ? ["judge"] : []), "kernel"].map((name, index) => h("th", { class: index < 3 ? "num" : name === "judge" ? "of-judge" : null }, name));
   box.replaceChildren(h("div", { class: "scroll" }, h("table", { "data-filtered": true, class: withHealth ? "launches with-health" : "launches" }, h("thead", {}, h("tr", {}, ...head)), body)), note);
   body.addEventListener("click", (event) => {
     const row = event.target.closest("tr");
@@ -24,7 +25,7 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false, marks =
     go(Number(row.dataset.launch));
   });
 
-  const rowOf = ({ launch, start, end, returned, timed, kind, kernel, count, health }, digits) =>
+  const rowOf = ({ launch, start, end, returned, timed, kind, kernel, count, health, verdict }, digits) =>
     h(
       "tr",
       { "data-launch": launch, class: launch === selected ? "chosen" : null },
@@ -33,6 +34,7 @@ export function launchList(box, tally, { hrefOf, go, withHealth = false, marks =
       h("td", { class: "num" }, hostTime(returned, timed, end - start, count)),
       h("td", {}, h("span", { class: `kind kind-${kind}` }, kind)),
       withHealth && h("td", {}, healthBadge(health)),
+      withVerdict && h("td", {}, verdict ? verdictBadge(verdict) : known(null, "the judge has no verdict on this launch")),
       h(
         "td",
         { class: "mono" },

@@ -4,6 +4,7 @@ import { pick, reveal } from "#js/core/chart_model.js";
 import { AreaChart } from "#js/core/chart_area.js";
 import { debounce, h } from "#js/core/dom.js";
 import { NAMES } from "#js/core/health.js";
+import { nameOf } from "#js/judged/badge.js";
 import { drawTimeline, timelineColours } from "#js/steps/timeline_draw.js";
 import { layout } from "#js/steps/timeline_lanes.js";
 import { launchLines, markLines, otherLines, spanLines } from "#js/steps/timeline_lines.js";
@@ -170,7 +171,7 @@ export class TimelineView extends AreaChart {
   }
 
   opens({ lane }) {
-    return ["launches", "health", "mark", "other"].includes(lane.kind);
+    return ["launches", "health", "judge", "mark", "other"].includes(lane.kind);
   }
 
   lines(found) {
@@ -180,6 +181,7 @@ export class TimelineView extends AreaChart {
     if (kind === "other") return otherLines(found, this.other, this.whole);
     const lines = this.opens(found) ? launchLines(found) : spanLines(found);
     if (kind === "health") lines.push(`worst output: ${NAMES[found.health]}`);
+    if (kind === "judge") lines.push(`judge: ${found.verdict ? nameOf(found.verdict) : "no verdict"}`);
     return lines;
   }
 }

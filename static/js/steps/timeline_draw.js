@@ -1,9 +1,10 @@
 // Stateless drawing functions for the timeline on a 2D canvas.
 import { CHART_COLOURS, GUTTER, barOf, drawChart, drawName, xOf } from "#js/core/chart_draw.js";
 import { inView } from "#js/core/chart_model.js";
-import { HEALTH_COLOURS, drawClass } from "#js/core/health_draw.js";
+import { HEALTH_COLOURS, drawClass, drawMissing, drawSign } from "#js/core/health_draw.js";
+import { VERDICTS, signOf } from "#js/judged/badge.js";
 import { BANDS, drawLiveLane } from "#js/steps/timeline_live.js";
-import { healthStrip, intervalsOf } from "#js/steps/timeline_model.js";
+import { intervalsOf, stripParts } from "#js/steps/timeline_model.js";
 
 /** Returns the kinds of launches in the order of the legend, which css/core/colours.css lists beside their colours. */
 export function kindsOf(element) {
@@ -18,6 +19,7 @@ export function drawTimeline(ctx, picture) {
   drawChart(ctx, picture, stripsOf(picture.whole), (lane) => {
     if (lane.kind === "launches") drawLaunches(ctx, picture, lane);
     else if (lane.kind === "health") drawHealth(ctx, picture, lane);
+    else if (lane.kind === "judge") drawVerdicts(ctx, picture, lane);
     else if (lane.kind === "memory") drawLive(ctx, picture, lane);
     else if (lane.kind === "other") drawOther(ctx, picture, lane);
     else drawSpans(ctx, picture, lane);
@@ -96,10 +98,29 @@ function drawMarks(ctx, picture, lane) {
 }
 
 function drawHealth(ctx, { data, view, width, colours }, lane) {
-  const parts = healthStrip(intervalsOf(data, lane), view, (ns) => xOf(ns, view, width), GUTTER, width);
+  const parts = stripParts(intervalsOf(data, lane), view, (ns) => xOf(ns, view, width), GUTTER, width);
   for (const { from, to, health } of parts) {
     const gap = to - from > 4 ? 1 : 0;
     drawClass(ctx, health, from, lane.y + 1, to - from - gap, lane.height - 2, colours);
+  }
+}
+
+const ROOM_FOR_SIGN = 9;
+
+/** Draws a high bar with a sign for a wrong launch, a dotted one for a launch that was not judged, and a line for the others. */
+function drawVerdicts(ctx, { data, view, width, colours }, lane) {
+  for (const { from, to, verdict } of stripParts(intervalsOf(data, lane), view, (ns) => xOf(ns, view, width), GUTTER, width, "verdict", VERDICTS)) {
+    const size = to - from - (to - from > 4 ? 1 : 0);
+    if (verdict === "wrong") {
+      ctx.fillStyle = colours.critical;
+      ctx.fillRect(from, lane.y + 1, Math.max(size, 2), lane.height - 2);
+      if (size >= ROOM_FOR_SIGN) drawSign(ctx, signOf(verdict), from + size / 2, lane.y + lane.height / 2, colours.bg);
+    } else if (verdict === "unjudged") {
+      drawMissing(ctx, from, lane.y + 1, size, lane.height - 2, colours);
+    } else if (verdict === "ok") {
+      ctx.fillStyle = colours.accent;
+      ctx.fillRect(from, lane.y + lane.height / 2 - 2, size, 4);
+    }
   }
 }
 

@@ -38,6 +38,7 @@ function sectionsOf(timeline, spans, calls, hasMemory, other) {
       group("graph", "graph", depths(of, (depth) => ({ kind: "calls", thread, depth, height: CALL }), 0)),
       group("cpu", many ? `cpu ${index}` : "cpu", one("launches", LAUNCH)),
       group("health", "health", timeline.launches.health?.length ? one("health", STRIP) : []),
+      group("judge", "judge", timeline.launches.verdict?.length ? one("judge", STRIP) : []),
     ];
   });
   const others = (other?.threads ?? []).map((thread, index) => ({ key: `other${index}`, name: `step ${other.step}`, rows: [{ kind: "other", thread, height: OTHER }] }));

@@ -1,6 +1,7 @@
 // The model of the timeline, independent of the DOM. All times are ns from the start of the step.
 import { firstAt, inView, windowAround } from "#js/core/chart_model.js";
-import { HEALTH, worse } from "#js/core/health.js";
+import { HEALTH } from "#js/core/health.js";
+import { VERDICTS } from "#js/judged/badge.js";
 
 /** Converts the server's timeline to intervals per lane, sorted by start. */
 export function prepare(timeline) {
@@ -22,6 +23,7 @@ export function prepare(timeline) {
       launch, site, kernel, kind, start, returned, timed, count: columns.count[index],
       end: timed ? start + duration : returned ? start + 1 : end,
       health: HEALTH[columns.health?.[index]] ?? "not_recorded",
+      verdict: VERDICTS[columns.verdict?.[index]] ?? null,
     });
   });
   for (const row of rows.values()) row.sort(byStart);
@@ -47,26 +49,28 @@ function interval(item, start, duration) {
 
 export function intervalsOf(data, lane) {
   if (lane.kind === "memory") return [];
-  if (lane.kind === "launches" || lane.kind === "health") return data.launches.get(lane.thread) ?? [];
+  if (["launches", "health", "judge"].includes(lane.kind)) return data.launches.get(lane.thread) ?? [];
   if (lane.kind === "spans") return data.spans.filter(({ item }) => item.depth === lane.depth);
   return data.calls.filter(({ item }) => item.depth === lane.depth && item.thread === lane.thread);
 }
 
 /**
- * Returns the parts of the health strip for `intervals` in view: each lasts until it ends or the next one starts, and
- * intervals that share a pixel become the worst of them. `at(ns)`, `left` and `right` are positions in pixels.
+ * Returns the parts of a strip for `intervals` in view: each lasts until it ends or the next one starts, and intervals
+ * that share a pixel become the worst of them. `kind` is the field of their class, `classes` names these from worst to best,
+ * and `at(ns)`, `left` and `right` are positions in pixels.
  */
-export function healthStrip(intervals, view, at, left, right) {
+export function stripParts(intervals, view, at, left, right, kind = "health", classes = HEALTH) {
+  const worst = (a, b) => (classes.includes(b) && (!classes.includes(a) || classes.indexOf(b) < classes.indexOf(a)) ? b : a);
   const parts = [];
   for (let index = Math.max(0, firstAt(intervals, view.start) - 1); index < intervals.length; index++) {
-    const { start, end, health } = intervals[index];
+    const { start, end, [kind]: name } = intervals[index];
     if (start > view.end) break;
     const until = Math.min(end, Math.max(intervals[index + 1]?.start ?? end, start));
     const [from, to] = [Math.max(left, Math.floor(at(start))), Math.min(right, Math.floor(at(until)))];
     if (to < left) continue;
     const last = parts.at(-1);
-    if (last && from < last.from + 1) Object.assign(last, { health: worse(last.health, health), to: Math.max(last.to, to) });
-    else parts.push({ from, to: Math.max(to, from + 1), health });
+    if (last && from < last.from + 1) Object.assign(last, { [kind]: worst(last[kind], name), to: Math.max(last.to, to) });
+    else parts.push({ from, to: Math.max(to, from + 1), [kind]: name });
   }
   return parts;
 }

@@ -5,6 +5,7 @@ import { HEALTH } from "#js/core/health.js";
 import { panelFocus } from "#js/core/panel_focus.js";
 import { say } from "#js/core/say.js";
 import { goTo } from "#js/core/server.js";
+import { VERDICTS, verdictBadge } from "#js/judged/badge.js";
 import { areaTable } from "#js/steps/area.js";
 import { areaText, parseArea } from "#js/steps/area_model.js";
 import { comparison } from "#js/steps/comparison.js";
@@ -33,7 +34,7 @@ export function mountStep(view, panel, timeline, source) {
 
   const refresh = debounce(() => list.show(chart.data, chart.view, matches, total), 80);
   const rememberView = debounce((isWhole) => source.remember(viewState(chart.view, isWhole), false), 250);
-  const list = launchList(find(".launch-list"), find(".list-count"), { hrefOf: source.hrefOf, go: (launch) => open(launch), withHealth: Boolean(timeline.launches.health?.length), marks: source.marks, root: source.root });
+  const list = launchList(find(".launch-list"), find(".list-count"), { hrefOf: source.hrefOf, go: (launch) => open(launch), withHealth: Boolean(timeline.launches.health?.length), withVerdict: Boolean(timeline.launches.verdict?.length), marks: source.marks, root: source.root });
   const focus = panelFocus(panel, () => list.link());
   const chart = new TimelineView(find(".timeline-box"), timeline, {
     fetchWindow: source.window,
@@ -133,6 +134,15 @@ export function mountStep(view, panel, timeline, source) {
     return say(`This is the ${name === "next_same" ? "last" : "first"} launch of ${opened.site.kernel} in this step.`);
   }
 
+  /** Opens the next launch that the judge found wrong, after the last one the first. */
+  function openWrong() {
+    if (!timeline.launches.verdict?.length) return false;
+    const wrong = [...chart.data.launches.values()].flat().filter(({ verdict }) => verdict === "wrong").sort((a, b) => a.start - b.start);
+    if (!wrong.length) return say("The judge found no wrong launch in this step.");
+    const next = wrong.find(({ start }) => opened && start > opened.step_offset_ns) ?? wrong[0];
+    return next.count > 1 ? chart.fitTo(next.start, next.end) : open(next.launch);
+  }
+
   function filterBy(text) {
     matches = kernelMatcher(text);
     chart.filter(matches);
@@ -152,6 +162,7 @@ export function mountStep(view, panel, timeline, source) {
     ".": () => openSame("next_same"),
     arrowleft: () => open(opened ? opened.previous : firstInView(chart)),
     arrowright: () => open(opened ? opened.next : firstInView(chart)),
+    j: openWrong,
     escape: () => {
       if (!panel.hidden) return close();
       return state.area ? select(null) : false;
@@ -195,10 +206,13 @@ function legend({ sites, launches }, live) {
   const present = new Set(Object.values(sites).map(({ kind }) => kind));
   const kinds = kindsOf(document.documentElement).filter((kind) => present.has(kind)).map((kind) => h("li", {}, h("span", { class: `kind kind-${kind}` }, kind)));
   const classes = new Set(launches.health ?? []);
+  const verdicts = new Set((launches.verdict ?? []).filter((index) => index >= 0));
   const bands = BANDS.filter(({ name }) => live?.whole.bands[name].some((bytes) => bytes > 0));
   return [
     ...kinds,
     ...HEALTH.filter((_, index) => classes.has(index)).map((name) => h("li", {}, healthBadge(name))),
+    ...(verdicts.size ? [h("li", { class: "legend-of" }, "judge:")] : []),
+    ...VERDICTS.filter((_, index) => verdicts.has(index)).map((name) => h("li", {}, verdictBadge(name))),
     ...(bands.length ? [h("li", { class: "legend-of" }, "memory:")] : []),
     ...bands.map(({ name, text }) => h("li", {}, h("span", { class: `band band-${name}`, "aria-hidden": "true" }), text)),
   ];

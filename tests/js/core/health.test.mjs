@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import "../page.mjs";
-import { HEALTH, NAMES, SIGNS, countsText, remarks, segments, worse } from "../../../static/js/core/health.js";
+import { HEALTH, NAMES, SIGNS, countsText, remarks, segments } from "../../../static/js/core/health.js";
 
 const healthy = {
   skipped: null, numel: 100, looked_at: 100, nan: 0, positive_infinity: 0, negative_infinity: 0, zero: 0, near_overflow: 0, subnormal: 0,
@@ -48,9 +48,4 @@ test("what is said of a row", () => {
   assert.deepEqual(remarks({ ...row, numel: 100, first_bad_index: null }), ["subnormal 3", "NaN 4", "of 100", "first at element 17"]);
   assert.deepEqual(remarks(healthy), []);
   assert.equal(countsText(row), "finite 93 · subnormal 3 · NaN 4");
-});
-
-test("the worse of two classes", () => {
-  assert.equal(worse("zero", "nan"), "nan");
-  assert.equal(worse("finite", "not_recorded"), "finite");
 });

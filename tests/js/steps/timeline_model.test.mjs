@@ -4,8 +4,9 @@ import "../page.mjs";
 import { AXIS, GAP, MINIMAP, SPAN } from "../../../static/js/core/chart_model.js";
 import { CALL, LAUNCH, OTHER, STRIP, layout } from "../../../static/js/steps/timeline_lanes.js";
 import {
-  healthStrip, kernelMatcher, launchesIn, marksIn, missingWindow, prepare,
+  stripParts, kernelMatcher, launchesIn, marksIn, missingWindow, prepare,
 } from "../../../static/js/steps/timeline_model.js";
+import { VERDICTS } from "../../../static/js/judged/badge.js";
 
 const ORIGIN = 5_000_000_000;
 
@@ -70,10 +71,28 @@ test("launches that share a pixel show the worst of them", () => {
     { start: 0, end: 40, health: "finite" }, { start: 50, end: 90, health: "nan" }, { start: 95, end: 99, health: "finite" },
     { start: 500, end: 900, health: "zero" }, { start: 600, end: 650, health: "extreme" },
   ];
-  const parts = healthStrip(row, bounds, (ns) => ns / 100, 0, 100);
+  const parts = stripParts(row, bounds, (ns) => ns / 100, 0, 100);
   assert.deepEqual(parts.map(({ from, health }) => [from, health]), [[0, "nan"], [5, "zero"], [6, "extreme"]]);
   assert.ok(parts.every(({ from, to }) => to > from));
-  assert.deepEqual(healthStrip(row, { start: 400, end: 450 }, (ns) => ns - 400, 0, 100), []);
+  assert.deepEqual(stripParts(row, { start: 400, end: 450 }, (ns) => ns - 400, 0, 100), []);
+});
+
+test("verdicts of the judge are a row below the health of the launches", () => {
+  const judged = timeline();
+  judged.launches.health = [5, 0, -1];
+  judged.launches.verdict = [2, 0, -1];
+  const { lanes, height } = layout(judged);
+  assert.deepEqual(lanes.map(({ kind }) => kind), ["calls", "launches", "health", "judge"]);
+  assert.equal(height, layout(timeline()).height + 2 * STRIP);
+  assert.deepEqual(prepare(judged).launches.get(7).map(({ verdict }) => verdict), ["ok", "wrong", null]);
+  assert.deepEqual(prepare(timeline()).launches.get(7).map(({ verdict }) => verdict), [null, null, null]);
+});
+
+test("verdicts that share a pixel become the worst of them, and no verdict hides none", () => {
+  const row = [{ start: 0, end: 9, verdict: "ok" }, { start: 10, end: 19, verdict: "wrong" }, { start: 20, end: 29, verdict: "unjudged" }, { start: 30, end: 39, verdict: null }];
+  const parts = (scale) => stripParts(row, bounds, (ns) => ns / scale, 0, 100, "verdict", VERDICTS).map(({ verdict }) => verdict);
+  assert.deepEqual(parts(100), ["wrong"]);
+  assert.deepEqual(parts(1), ["ok", "wrong", "unjudged", null]);
 });
 
 test("a launch that did not return lasts to the end of the step", () => {

@@ -8,7 +8,9 @@ from stepscope.tracer.schema.judging import ClobberedInput, JudgedBuffer, Judged
 from stepscope.tracer.schema.process_ends import End
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.judged.queries.verdicts import judged_launches, judged_steps, verdict_on
+from stepscope.viewer.judged.rows import VERDICTS
 from stepscope.viewer.overview.queries.overview import first_page
+from stepscope.viewer.steps.queries.steps import timeline
 from stepscope.viewer.store.trace import Trace
 from tests.logs.judged_logs import NOT_JUDGED, judged
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, recorded
@@ -29,6 +31,24 @@ def test_a_wrong_launch_and_a_changed_input_are_findings(opened: Open) -> None:
     assert wrong.proof[0] == "buf1[2, 5]: compiled 1.5, eager 0.5, float64 0.5 (float32, allowed error 0.004)"
     assert wrong.source is not None
     assert (wrong.source.line, wrong.launch, wrong.evidence["bad"]) == (12, 1, 3)
+
+
+def test_the_timeline_has_the_worst_verdict_on_each_launch(opened: Open) -> None:
+    trace = opened(judged_run())
+    whole, narrow, unjudged = timeline(trace, 0, 0), timeline(trace, 0, 0, width=1), timeline(trace, 0, 1)
+    assert whole is not None
+    assert narrow is not None
+    assert unjudged is not None
+    shown = zip(whole.launches.launch, whole.launches.verdict, strict=True)
+    assert [VERDICTS[verdict] if verdict >= 0 else None for _, verdict in sorted(shown)] == [
+        "ok",
+        "wrong",
+        "wrong",
+        None,
+    ]
+    assert max(narrow.launches.count) > 1
+    assert VERDICTS[min(verdict for verdict in narrow.launches.verdict if verdict >= 0)] == "wrong"
+    assert unjudged.launches.verdict == []
 
 
 def test_the_page_lists_verdicts_and_what_was_not_judged(opened: Open) -> None:

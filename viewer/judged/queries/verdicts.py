@@ -59,7 +59,7 @@ def judged_steps(trace: Trace) -> list[JudgedStep]:
 
 def judged_launches(trace: Trace, log: int, step: int) -> list[JudgedLaunch]:
     """Return the verdicts on the launches of a step, in their order; nothing for a step that was not judged."""
-    return trace.once(_judged_launches, log, step, most=KEPT)
+    return trace.once(_judged_launches, log, step, most=KEPT) if sql.has_rows(trace, "judged_calls") else []
 
 
 def verdict_on(trace: Trace, log: int, step: int, launch: int) -> JudgedLaunch | None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from stepscope.viewer.judged.queries.verdicts import judged_launches
+from stepscope.viewer.judged.rows import VERDICTS
 from stepscope.viewer.overview.rows import StepRow
 from stepscope.viewer.steps.rows import LaunchColumns
 from stepscope.viewer.store import sql
@@ -18,9 +20,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 KEPT_BYTES = 96 << 20
-"""Maximum size of the launches that an open trace keeps in memory: about 31 bytes for each."""
+"""Maximum size of the launches that an open trace keeps in memory: about 32 bytes for each."""
 _UNKNOWN = 127
-"""Health of a launch without values."""
+"""Health of a launch without values, and verdict on a launch that was not judged."""
 _LAUNCHES = """
     SELECT launch, site::INTEGER AS site, thread, start_ns - $origin AS since_ns,
            coalesce(duration_ns, CASE WHEN returned THEN -2 ELSE -1 END) AS duration_ns
@@ -46,6 +48,7 @@ class StepLaunches:
     duration_ns: npt.NDArray[Any]
     """-1 if the launch did not return, -2 if it returned at an unknown time."""
     health: npt.NDArray[Any]
+    verdict: npt.NDArray[Any]
 
     @property
     def nbytes(self) -> int:
@@ -65,17 +68,20 @@ class StepLaunches:
         # A launch whose duration is unknown is drawn alone, as -1 and -2 mean something.
         merged = crowded[self.thread[shown]] & (duration >= 0) & (duration < pixel)
         rows = [self._alone(shown[~merged], start_ns), self._bins(shown[merged], start_ns, pixel)]
-        launch, site, thread, since, lasts, count, health = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+        launch, site, thread, since, lasts, count, *classes = (
+            np.concatenate(parts) for parts in zip(*rows, strict=True)
+        )
         order = np.lexsort((launch, since, thread))
-        health = np.where(health == _UNKNOWN, -1, health)
-        found = (launch, site, self.threads[thread], since, lasts, count, health)
+        known = [np.where(classified == _UNKNOWN, -1, classified) for classified in classes]
+        found = (launch, site, self.threads[thread], since, lasts, count, *known)
         return LaunchColumns(*(column[order].tolist() for column in found))
 
     def _alone(self, at: npt.NDArray[Any], start_ns: int) -> tuple[npt.NDArray[Any], ...]:
         import numpy as np
 
         since, count = self.since_ns[at] - start_ns, np.ones(len(at), np.int64)
-        return self.launch[at], self.site[at], self.thread[at], since, self.duration_ns[at], count, self.health[at]
+        classes = self.health[at], self.verdict[at]
+        return self.launch[at], self.site[at], self.thread[at], since, self.duration_ns[at], count, *classes
 
     def _bins(self, at: npt.NDArray[Any], start_ns: int, pixel: int) -> tuple[npt.NDArray[Any], ...]:
         """Merge launches, which are in the order of thread and start, by thread and pixel."""
@@ -93,8 +99,8 @@ class StepLaunches:
         # The first of the longest ones of each bin.
         of_bin = longest[np.searchsorted(longest, first)]
         lasts = np.maximum.reduceat(since + duration, first) - since[first]
-        health = np.minimum.reduceat(self.health[at], first)
-        return self.launch[at][of_bin], self.site[at][of_bin], thread[first], since[first], lasts, count, health
+        classes = [np.minimum.reduceat(one[at], first) for one in (self.health, self.verdict)]
+        return self.launch[at][of_bin], self.site[at][of_bin], thread[first], since[first], lasts, count, *classes
 
 
 def step_launches(trace: Trace, row: StepRow) -> StepLaunches:
@@ -117,18 +123,23 @@ def _read(trace: Trace, row: StepRow) -> StepLaunches:
     health = np.full(len(launch), _UNKNOWN, np.int8)
     if len(launch) and sql.has_rows(trace, "value_rows"):
         _worst(health, launch, sql.columns(trace, _HEALTH, place))
+    verdict = np.full(len(launch), _UNKNOWN, np.int8)
+    judged = [one for one in judged_launches(trace, row.log, row.step) if one.launch is not None]
+    if len(launch) and judged:
+        classes = np.array([VERDICTS.index(one.verdict) for one in judged], np.int8)
+        _worst(verdict, launch, {"launch": np.array([one.launch for one in judged]), "worst": classes})
     return StepLaunches(
         threads, launch, found["site"][order], thread.astype(np.int16)[order], found["since_ns"][order],
-        found["duration_ns"][order], health,
+        found["duration_ns"][order], health, verdict,
     )  # fmt: skip
 
 
-def _worst(health: npt.NDArray[Any], launch: npt.NDArray[Any], found: dict[str, npt.NDArray[Any]]) -> None:
-    """Set the worst health of the outputs of each launch."""
+def _worst(classes: npt.NDArray[Any], launch: npt.NDArray[Any], found: dict[str, npt.NDArray[Any]]) -> None:
+    """Set the worst class of each launch, such as the health of its outputs."""
     import numpy as np
 
     by_id = np.argsort(launch, kind="stable")
     ids = launch[by_id]
     at = np.minimum(np.searchsorted(ids, found["launch"]), len(ids) - 1)
     known = ids[at] == found["launch"]
-    np.minimum.at(health, by_id[at[known]], found["worst"][known])
+    np.minimum.at(classes, by_id[at[known]], found["worst"][known])

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from stepscope.viewer.graphs.queries.graphs import graph_label
 from stepscope.viewer.graphs.queries.subgraph_calls import subgraph_calls_in_step
+from stepscope.viewer.judged.queries.verdicts import judged_launches
 from stepscope.viewer.overview.queries.runs import step_row
 from stepscope.viewer.overview.rows import StepRow
 from stepscope.viewer.steps.queries.step_launches import step_launches
@@ -50,6 +51,8 @@ def timeline(
     columns = step_launches(trace, row).window(start - row.start_ns, stop - row.start_ns, width)
     if not has_values(trace):
         columns.health.clear()
+    if not judged_launches(trace, log, step):
+        columns.verdict.clear()
     calls, labels = sql.rows(trace, _CALLS, {**window, "step": step, "most": 4 * width}), trace.once(_labels)
     of_subgraphs = subgraph_calls_in_step(trace, log, step)
     spans = sql.rows(trace, _SPANS, {**window, "most": 4 * width}) if sql.has_rows(trace, "spans") else []
