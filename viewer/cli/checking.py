@@ -46,6 +46,7 @@ def check(
     from stepscope.viewer.overview.queries.damage import damage_texts
     from stepscope.viewer.store.open import open_trace
     from stepscope.viewer.text.clean import clean
+    from stepscope.viewer.text.formats import plural
 
     kinds = _kinds(fail_on)
     worse: Against | None = None
@@ -72,6 +73,9 @@ def check(
     else:
         for line in [*failures, *(f"note: {note}" for note in (worse.notes if worse is not None else ()))]:
             click.echo(clean(line))
+        if not failures:
+            what = "finding fails the check" if worse is None else "regression was found"
+            click.echo(f"ok: no {what}; the trace has {plural(len(findings), 'finding')} in all")
     if failures:
         sys.exit(1)
 

@@ -7,8 +7,6 @@ from math import erfc, sqrt
 
 from stepscope.viewer.compare.time_rows import Spread
 
-LEAST_CALLS = 5
-"""Minimum number of timed calls of each side."""
 LEAST_FACTOR = 1.1
 """Minimum ratio of the medians."""
 MOST_P = 0.01

@@ -7,6 +7,8 @@ from typing import Literal
 
 from stepscope.viewer.graphs.rows import SourceLine
 
+LEAST_CALLS = 5
+"""Minimum number of timed calls of each side."""
 LEAST_COMMON = 4
 """Minimum number of launch sites from which a common factor is concluded."""
 

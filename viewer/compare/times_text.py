@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepscope.viewer.compare.spread import LEAST_CALLS
-from stepscope.viewer.compare.time_rows import LoneKernel, Refusion, Spread, StepChange, TimeChange, Times
+from stepscope.viewer.compare.time_rows import LEAST_CALLS, LoneKernel, Refusion, Spread, StepChange, TimeChange, Times
 from stepscope.viewer.text.formats import format_ns, plural
 
 

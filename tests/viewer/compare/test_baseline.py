@@ -51,6 +51,7 @@ def test_an_equal_run_is_no_regression(asked: Any) -> None:
     result = asked(run_of(noisy(1)), run_of(noisy(2)))
     assert result.exit_code == 0
     assert result.stdout.startswith("note: Peaks of memory were not compared")
+    assert result.stdout.endswith("ok: no regression was found; the trace has 0 findings in all\n")
     result = asked(overflow_log.recorded(), overflow_log.recorded(), "--json")
     found = answer(result)
     assert (result.exit_code, found["format"], found["has_failed"]) == (0, "stepscope-check/1", False)

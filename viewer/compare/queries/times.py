@@ -10,8 +10,17 @@ from typing import Literal, NamedTuple
 import orjson
 
 from stepscope.viewer.compare.queries.pairs import Pairs, SitePair
-from stepscope.viewer.compare.spread import LEAST_CALLS, is_longer, rank_probability, spread_of
-from stepscope.viewer.compare.time_rows import LEAST_COMMON, LoneKernel, Refusion, Spread, StepChange, TimeChange, Times
+from stepscope.viewer.compare.spread import is_longer, rank_probability, spread_of
+from stepscope.viewer.compare.time_rows import (
+    LEAST_CALLS,
+    LEAST_COMMON,
+    LoneKernel,
+    Refusion,
+    Spread,
+    StepChange,
+    TimeChange,
+    Times,
+)
 from stepscope.viewer.graphs.queries.graphs import graph_label, innermost, list_graphs
 from stepscope.viewer.overview.queries.runs import list_runs
 from stepscope.viewer.store import sql
