@@ -58,7 +58,7 @@ def test_ranks_that_wait_at_one_place_share_a_finding(tmp_path: Path) -> None:
         (found,) = [one for one in all_findings(trace) if one.kind == "data_waits"]
     assert (found.rank, found.evidence["logs"]) == (2, 5)
     assert found.title == "40 % of a step (4.00 ms of 10.0 ms) is waiting for the next batch of a DataLoader"
-    assert found.proof[-1] == "The same takes at most this share of a step in 4 other logs."
+    assert found.proof[-1] == "In 4 other logs it takes no larger share of a step."
 
 
 def test_many_logs_need_no_more_statements_than_a_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def _worst(evidence: Evidence, group: Sequence[Slowness]) -> Timed:
     finding = worst.build()
     if len(group) > 1:
         others = plural(len(group) - 1, "other log")
-        proof = [*finding.proof, f"The same takes at most this share of a step in {others}."]
+        proof = [*finding.proof, f"In {others} it takes no larger share of a step."]
         finding = replace(finding, proof=proof, evidence={**finding.evidence, **logs_of(len(group))})
     return time_of(evidence, worst.run.log), finding
 
