@@ -25,7 +25,12 @@ MAIN, OTHER = 1, 2
 
 
 def steps_of(
-    rank: int | None, *, step_ms: int = 10, call_ms: int = 2, waits: dict[tuple[int, str], int] | None = None
+    rank: int | None,
+    *,
+    step_ms: int = 10,
+    call_ms: int = 2,
+    workers: int | None = 0,
+    waits: dict[tuple[int, str], int] | None = None,
 ) -> LogBuilder:
     """Ten steps that begin with waits, (thread, file) -> ms, and end with one call."""
     log = LogBuilder().record(run(guesses_steps=True, rank=rank, world_size=None if rank is None else 64))
@@ -33,7 +38,7 @@ def steps_of(
     for step in range(10):
         begin = MONOTONIC_NS + step * step_ms * MS
         for (thread, file), lasts in (waits or {}).items():
-            log.record(DataWait(thread, begin, lasts * MS, 0, file, 7))
+            log.record(DataWait(thread, begin, lasts * MS, workers, file, 7))
         start = begin + (step_ms - call_ms - 1) * MS
         calls = Calls([step], [0], [0], [step], [MAIN], [None], [start], [call_ms * MS], [1], ["ok"])
         log.record(Launches(calls, [0], [start], [start + 1000]))
@@ -103,3 +108,18 @@ def test_a_rank_is_slow_only_if_the_others_wait_for_it(tmp_path: Path) -> None:
     )
     apart = [steps_of(0, waits={(MAIN, "/src/a.py"): 1}), steps_of(1, step_ms=20, waits={(MAIN, "/src/a.py"): 9})]
     assert "slow_rank" not in findings(ranks(tmp_path / "b", apart))
+
+
+@pytest.mark.parametrize(
+    ("workers", "told"),
+    [
+        (None, []),
+        (0, ["The loader has no worker processes: DataLoader(..., num_workers=4) makes batches while graphs run."]),
+        (1, ["The loader has one worker process, which does not keep up."]),
+        (3, ["The loader has 3 worker processes, which do not keep up."]),
+    ],
+)
+def test_the_workers_of_the_loader_are_told(opened: Open, workers: int | None, told: list[str]) -> None:
+    trace = opened(steps_of(None, workers=workers, waits={(MAIN, "/src/train.py"): 3}))
+    (found,) = [one for one in all_findings(trace) if one.kind == "data_waits"]
+    assert found.proof == told

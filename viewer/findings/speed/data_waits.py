@@ -61,4 +61,6 @@ def _finding(evidence: Evidence, run: RunSplit, waited: int, most: DataWaitRow) 
 def _proof(most: DataWaitRow) -> list[str]:
     if most.workers == 0:
         return ["The loader has no worker processes: DataLoader(..., num_workers=4) makes batches while graphs run."]
+    if most.workers == 1:
+        return ["The loader has one worker process, which does not keep up."]
     return [f"The loader has {most.workers:,} worker processes, which do not keep up."] if most.workers else []
