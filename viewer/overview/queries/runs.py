@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from stepscope.tracer.schema.machine import Machine
@@ -53,7 +55,7 @@ def has_exports(trace: Trace) -> bool:
 
 def list_steps(trace: Trace, log: int | None = None) -> list[StepRow]:
     """Return the steps of one log, or of all, in order."""
-    return [*trace.once(_list_steps, log, most=KEPT_LOGS)]
+    return [*(trace.once(_all_steps) if log is None else trace.once(_steps_by_log).get(log, ()))]
 
 
 def step_row(trace: Trace, log: int, step: int) -> StepRow | None:
@@ -67,17 +69,19 @@ def steps_by_number(trace: Trace, log: int) -> Mapping[int, StepRow]:
 
 
 def _steps_by_number(trace: Trace, log: int) -> dict[int, StepRow]:
-    return {row.step: row for row in trace.once(_list_steps, log, most=KEPT_LOGS)}
+    return {row.step: row for row in trace.once(_steps_by_log).get(log, ())}
 
 
-def _list_steps(trace: Trace, log: int | None) -> list[StepRow]:
+def _steps_by_log(trace: Trace) -> dict[int, list[StepRow]]:
+    return {log: list(rows) for log, rows in groupby(trace.once(_all_steps), key=attrgetter("log"))}
+
+
+def _all_steps(trace: Trace) -> list[StepRow]:
     found = sql.records(
         StepRow,
         trace,
         'SELECT log, step, kind, by_what AS "by", start_ns, end_ns, duration_ns, launches, calls, compile_ns,'
-        " optimizers FROM steps"
-        " WHERE $1 IS NULL OR log = $1 ORDER BY log, step",
-        [log],
+        " optimizers FROM steps ORDER BY log, step",
     )
     calls = subgraph_calls(trace).of_step
     return [_step(row, calls[row.log, row.step]) for row in found]
