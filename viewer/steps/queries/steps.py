@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from stepscope.viewer.graphs.queries.graphs import graph_label
 from stepscope.viewer.graphs.queries.subgraph_calls import subgraph_calls_in_step
@@ -116,7 +115,9 @@ def _labels(trace: Trace) -> dict[int, str]:
 
 
 def _call(row: sql.Row, labels: Mapping[int, str], of_subgraphs: int) -> CallRow:
-    call, graph, function, *rest = row
+    call, graph, function, parent, depth, thread, start_ns, duration_ns, launches, state = row
     label = labels.get(graph) or graph_label(graph, None, None)
-    shown = CallRow(call, graph, label if function == "call" else f"{label} · {function}", function, *rest)
-    return replace(shown, launches=shown.launches - of_subgraphs)
+    name = label if function == "call" else f"{label} · {function}"
+    return CallRow(
+        call, graph, name, function, parent, depth, thread, start_ns, duration_ns, launches - of_subgraphs, state
+    )
