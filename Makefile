@@ -65,8 +65,9 @@ bench-units: .venv/.installed-test ## a STORE of 64 ranks with 1 and 2 workers, 
 bench-store: .venv/.installed-test ## a STORE of 4,096 ranks, one of whose workers is killed, and its pages (minutes)
 	$(BIN)/python -m tests.benchmarks.bench_store
 
-bench-viewer: .venv/.installed-test ## CPU time of the pages of a million launches, and of a report of 100,000 (minutes)
+bench-viewer: .venv/.installed-test browser ## CPU time of the pages of a million launches, a report of 100,000, and the page of a step (minutes)
 	$(BIN)/python -m tests.benchmarks.bench_viewer
+	$(BIN)/python -m tests.benchmarks.bench_step_page
 
 bench-load: .venv/.installed-test ## 50 clients that wait for nothing but their answers, on a million launches (minutes)
 	$(BIN)/python -m tests.benchmarks.bench_load

@@ -172,17 +172,18 @@ def main() -> int:
         f"{MILLION:,} launches in one step": (MILLION, True),
         f"{many:,} launches": (many, False),
     }
-    with tempfile.TemporaryDirectory() as text, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as text:
         folder = asked.folder or Path(text)
-        browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
         for name, (launches, one_step) in runs.items():
             log = folder / f"{launches}{'_in_one_step' if one_step else ''}.log"
             if not log.exists():
                 write_log(log, launches, one_step=one_step)
-            show(name, log, folder / "cache", 1 if one_step else launches // LAUNCHES, browser)
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+                show(name, log, folder / "cache", 1 if one_step else launches // LAUNCHES, browser)
+                browser.close()
             if launches == MILLION and not one_step:
                 show_answers(log, folder / "cache", launches)
-        browser.close()
     return 0
 
 
