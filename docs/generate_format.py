@@ -19,6 +19,7 @@ PARTS = {
     "Graphs": SCHEMA / "graphs.py",
     "Launches": SCHEMA / "launches.py",
     "Steps": SCHEMA / "steps.py",
+    "Profiled operators": SCHEMA / "profiles.py",
     "Arguments that are no tensors": SCHEMA / "scalars.py",
     "Values": SCHEMA / "values.py",
     "Statistics": SCHEMA / "statistics.py",

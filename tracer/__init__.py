@@ -52,6 +52,7 @@ def trace(
     elements: int | str = 0,
     judge: str | int = "off",
     judge_kernels: str | Sequence[str] = (),
+    profile: str | tuple[int, int | None] | None = None,
     check_recompute: bool = False,
     check_eager: int | str = 0,
     judge_layers: bool = False,

@@ -17,7 +17,7 @@ LIFETIMES = ("off", "log", "assert")
 GLOBS = ("kernels", "args", "judge_kernels")
 MOST = 2**63 - 1
 MOST_ELEMENTS = 1024
-FIXED = ("directory", "provenance", "check_recompute", "check_eager", "judge_layers")
+FIXED = ("directory", "provenance", "check_recompute", "check_eager", "judge_layers", "profile")
 """Settings that cannot change during a recording, since the log is open and the programs are compiled."""
 
 _JUDGE = re.compile(r"off|first|last|[0-9]{1,18}|every:[1-9][0-9]{0,17}")
@@ -73,6 +73,8 @@ class TraceConfig:
     ``off``."""
     judge_kernels: tuple[str, ...] = ()
     """Case-sensitive globs of the names of kernels that are judged; empty for all kernels."""
+    profile: tuple[int, int | None] | None = None
+    """First step in which PyTorch's profiler runs, and the step to stop before, or None; None for no step."""
     check_recompute: bool = False
     """Whether the memory that Inductor's reordering passes carry along is compared with a recomputation after each
     swap, which takes one estimate of the whole graph per swap. The compiled code does not change."""
@@ -92,8 +94,9 @@ class TraceConfig:
             _check_globs(name, getattr(self, name))
         if not isinstance(self.judge, str) or not _JUDGE.fullmatch(self.judge):
             raise ConfigError("judge", f"is {self.judge!r}; it must be off, first, last, a step, or every:N")
-        if self.steps is not None:
-            _check_steps(self.steps)
+        for name in ("steps", "profile"):
+            if getattr(self, name) is not None:
+                _check_steps(name, getattr(self, name))
         _check_number("every", self.every, 1)
         _check_number("elements", self.elements, 0, MOST_ELEMENTS)
         _check_number("check_eager", self.check_eager, 0)
@@ -238,6 +241,7 @@ _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "args": _globs,
     "judge_kernels": _globs,
     "steps": _steps,
+    "profile": _steps,
     "every": _number,
     "lifetimes_every": _number,
     "elements": _number,
@@ -259,15 +263,15 @@ def _check_globs(name: str, globs: Any) -> None:
             raise ConfigError(name, f"holds {glob!r}; a glob is text with no comma and no space at its ends")
 
 
-def _check_steps(steps: Any) -> None:
+def _check_steps(name: str, steps: Any) -> None:
     if not isinstance(steps, tuple) or len(steps) != 2:
-        raise ConfigError("steps", f"is {steps!r}; it must be a first step and the step to stop before, or None")
+        raise ConfigError(name, f"is {steps!r}; it must be a first step and the step to stop before, or None")
     first, stop = steps
-    _check_number("steps", first, 0)
+    _check_number(name, first, 0)
     if stop is not None:
-        _check_number("steps", stop, 0)
+        _check_number(name, stop, 0)
         if stop <= first:
-            raise ConfigError("steps", f"is '{first}:{stop}', which holds no step: the second number is not included")
+            raise ConfigError(name, f"is '{first}:{stop}', which holds no step: the second number is not included")
 
 
 def _check_number(name: str, value: Any, least: int, most: int = MOST) -> None:

@@ -38,6 +38,7 @@ from stepscope.tracer.runtime.outbox import Outbox
 from stepscope.tracer.runtime.problems import Problems, failure_in, never_free
 from stepscope.tracer.runtime.process import environment_number, run_record, uncaught_exception
 from stepscope.tracer.runtime.process_exit import LONGEST_WAIT_S, ProcessExit, Reason
+from stepscope.tracer.runtime.profiling import StepProfiler
 from stepscope.tracer.runtime.raised_calls import RaisedCalls
 from stepscope.tracer.runtime.values.save import TensorSaver, tensors_folder
 from stepscope.tracer.runtime.whole_calls import WholeCalls
@@ -77,7 +78,8 @@ class Recorder(ContextDecorator):
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
         self._hook: WrapperHook | None = None
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers), checks_of(self.config, self))
-        self._parts = self._plain, self._whole_calls, FailedCompiles(self), DataWaits(self)
+        self._profiler = StepProfiler(self, self.config.profile, compat.profiler_is_on)
+        self._parts = self._plain, self._whole_calls, FailedCompiles(self), DataWaits(self), self._profiler
         self._optimizer_hook: Any = None
         self._process_exit = ProcessExit(
             self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead
@@ -218,7 +220,7 @@ class Recorder(ContextDecorator):
 
     def enter(self, frame: object, phase: str | None) -> int:
         self._whole_calls.look()
-        return self._steps.on_call(frame, phase)
+        return self._profiler.at_step(self._steps.on_call(frame, phase))
 
     def finish(self, call: GraphCall) -> None:
         with self._lock:
@@ -261,8 +263,6 @@ class Recorder(ContextDecorator):
         if self._outbox.is_step_due():
             self.flush()
             self._outbox.overhead.hook_ns += time.perf_counter_ns() - started
-
-    # Attaching.
 
     def _attach(self) -> None:
         import torch

@@ -91,6 +91,25 @@ def waiting(folder: Path) -> None:
     assert run(folder, *stepscope, "-m", "tests.slowness.programs", "data_loader", "slow", autoload=True) == 0
 
 
+def profiled(folder: Path) -> None:
+    """A program with PyTorch's profiler in its second step."""
+    code = "import torch; f = torch.compile(lambda x: (x @ x - 99).sqrt()); [f(torch.ones(8, 8)) for _ in range(3)]"
+    stepscope = [
+        sys.executable,
+        "-m",
+        "stepscope",
+        "run",
+        "--level",
+        "values",
+        "--profile",
+        "1",
+        "-o",
+        str(folder / "trace"),
+        "--",
+    ]
+    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
+
+
 def clobbered(folder: Path) -> None:
     """A launch whose input was changed, as the judge of a wrapper with such a fault writes it."""
     folder.joinpath("trace").mkdir()
@@ -107,6 +126,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "failing": (failing, "run compile_error failed_node end"),
     "raising": (raising, "run raised_call failed_node calls_in_backward end"),
     "waiting": (waiting, "run graph launches data_wait end"),
+    "profiled": (profiled, "run graph launches profiled_operator end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),
     "printed": (printed, "run graph launches values device_times skipped end"),
     "cpp": (cpp, "run graph cpp_code output_code_N steps launches skipped end"),

@@ -45,6 +45,7 @@ CONFIGS = st.builds(
     max_bytes_per_tensor=st.none() | st.integers(1, MOST),
     verify_before=st.booleans(),
     save_quota_bytes=st.integers(0, MOST),
+    profile=st.none() | STEPS,
     check_recompute=st.booleans(),
     check_eager=st.integers(0, MOST),
     elements=st.integers(0, MOST_ELEMENTS),

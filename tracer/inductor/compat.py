@@ -161,6 +161,13 @@ def matmul_precision() -> str | None:
         return None
 
 
+def profiler_is_on() -> bool:
+    """Return whether PyTorch's profiler runs; also True if this torch does not tell."""
+    from torch.autograd import profiler
+
+    return bool(getattr(profiler, "_is_profiler_enabled", True))
+
+
 def interned_strings() -> dict[str, int]:
     """Return a copy of the string table of torch's structured log."""
     from torch._logging import structured

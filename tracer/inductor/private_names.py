@@ -36,6 +36,7 @@ _BETWEEN = "the comparison of the layers of a compile"
 _EAGER = "the comparison with eager mode"
 _JUDGE = "verdicts on launches"
 _DATA = "waits for data"
+_PROFILE = "operators of profiled steps"
 
 PRIVATE_NAMES = (
     PrivateName("torch._inductor.codecache.PyCodeCache", RECORDING, ("load_by_key_path", "modules", "linemaps")),
@@ -63,6 +64,7 @@ PRIVATE_NAMES = (
     PrivateName("torch._inductor.codegen.cpp", _LINES),
     PrivateName("torch._inductor.codegen.triton", _LINES),
     PrivateName("torch.utils.data.dataloader._BaseDataLoaderIter", _DATA, ("__next__", "_num_workers")),
+    PrivateName("torch.autograd.profiler", _PROFILE, ("_is_profiler_enabled",)),
     PrivateName("torch._functorch.config", RECORDING),
     PrivateName("torch._dynamo.config", RECORDING),
     PrivateName(

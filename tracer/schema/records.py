@@ -20,6 +20,7 @@ from stepscope.tracer.schema import (
     layer_checks,
     memory,
     process_ends,
+    profiles,
     raised_calls,
     scalars,
     statistics,
@@ -31,7 +32,7 @@ from stepscope.tracer.schema.record import Record, records_of
 
 _MODULES = (
     graphs, launches, steps, scalars, values, statistics, judging, layer_checks, memory, gaps, raised_calls,
-    process_ends,
+    process_ends, profiles,
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stepscope.viewer.findings.crash.launch_deaths import LaunchDeath, launch_deaths
 from stepscope.viewer.graphs.queries.kernel_code import CONTEXT_LINES
@@ -21,8 +21,9 @@ from stepscope.viewer.steps.marks import Mark, step_marks
 from stepscope.viewer.steps.queries import steps as steps_queries
 from stepscope.viewer.steps.queries.area import area_sums
 from stepscope.viewer.steps.queries.finding_launches import finding_places
+from stepscope.viewer.steps.queries.profiled import profiled_operators
 from stepscope.viewer.steps.queries.step_sources import StepSources, step_sources
-from stepscope.viewer.steps.rows import AreaSums, LaunchDetail, Timeline
+from stepscope.viewer.steps.rows import AreaSums, LaunchDetail, ProfiledOperatorRow, Timeline
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.highlight import Line, highlight
 from stepscope.viewer.values.queries.kernel_limits import LaunchLimit, launch_limit
@@ -60,6 +61,8 @@ class LaunchPage:
     """Verdict of the judge; None if the step of the launch was not judged."""
     limit: LaunchLimit | None = None
     """How near the launch came to the limit of its machine; None if that is unknown."""
+    operators: list[ProfiledOperatorRow] = field(default_factory=list)
+    """Operators that PyTorch's profiler saw during the launch; empty if its step was not profiled."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,9 @@ def launch_page_of(trace: Trace, launch: int) -> LaunchPage:
     judged = part("The verdict of the judge", None, verdict_on, trace, detail.log, detail.step, launch)
     deaths = part("How processes died", {}, launch_deaths, trace)
     limit = part("The limit", None, launch_limit, trace, detail)
-    return LaunchPage(detail, part("The code", [], code_lines, detail), deaths.get(launch), judged, limit)
+    operators = part("The operators", [], profiled_operators, trace, detail)
+    code = part("The code", [], code_lines, detail)
+    return LaunchPage(detail, code, deaths.get(launch), judged, limit, operators)
 
 
 def code_lines(detail: LaunchDetail) -> list[tuple[int | None, Line]]:

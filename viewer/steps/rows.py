@@ -102,6 +102,18 @@ class AreaSums:
 
 
 @dataclass(frozen=True)
+class ProfiledOperatorRow:
+    """An operator that PyTorch's profiler saw during a launch."""
+
+    name: str
+    start_ns: int
+    """Time after the start of the launch."""
+    duration_ns: int
+    depth: int
+    """Number of operators of the launch that called it."""
+
+
+@dataclass(frozen=True)
 class LaunchDetail:
     launch: int
     log: int

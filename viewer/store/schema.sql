@@ -152,6 +152,11 @@ CREATE TABLE data_waits (            -- waits for a batch of a DataLoader
     workers BIGINT,                  -- num_workers of the loader; NULL if unknown
     file VARCHAR, line BIGINT
 );
+CREATE TABLE profiled_operators (    -- what PyTorch's profiler saw in the steps of --profile
+    log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,
+    name VARCHAR,
+    depth BIGINT                     -- number of operators that called it
+);
 CREATE TABLE calls (
     call BIGINT, log BIGINT, local_call BIGINT, graph BIGINT, function VARCHAR, step BIGINT, thread BIGINT,
     parent BIGINT, depth BIGINT, start_ns BIGINT, duration_ns BIGINT, launches BIGINT, state VARCHAR

@@ -11,7 +11,7 @@ import { byHealth } from "#js/steps/panel_order.js";
 const MOST_FIRST = 2;
 
 /** `context`: root (the prefix of paths), go(launch), close(). */
-export function launchPanel({ launch: row, code_lines: lines, death = null, judged = null, limit = null }, context) {
+export function launchPanel({ launch: row, code_lines: lines, death = null, judged = null, limit = null, operators = [] }, context) {
   const { site, graph } = row;
   const { bad, rest } = byHealth(site.arguments, row.values);
   const [first, others] = [bad.slice(0, MOST_FIRST), [...bad.slice(MOST_FIRST), ...rest]];
@@ -36,6 +36,7 @@ export function launchPanel({ launch: row, code_lines: lines, death = null, judg
     facts(row, limit, context),
     section("Model source", modelSource(site.stacks)),
     ...(bad.length && !left ? [] : [section(bad.length ? "Other arguments" : "Arguments", otherArguments(row, others, context), plural(left, "argument"))]),
+    ...(operators.length ? [section("Operators", operatorTable(operators, row.duration_ns), "seen by PyTorch's profiler during this launch")] : []),
     section("FX nodes", fxNodes(site)),
     section("Generated code", generatedCode(row, lines, context), codePlace(row)),
     h(
@@ -110,6 +111,12 @@ function bytesOf({ read_bytes: read = null, written_bytes: written = null, durat
     ["bytes", `reads ${formatBytes(read)}, writes ${formatBytes(written)}`, `${OF_ARGUMENTS} Reads ${exactBytes(read)}, writes ${exactBytes(written)}.`],
     ["bandwidth", ns ? `${formatBytes(Math.round(((read + written) * 1e9) / ns))}/s` : null, `These bytes, each moved once, in the ${device === null ? "host" : "device"} time.`],
   ];
+}
+
+/** Returns the operators that ran during a launch, those that another one called behind it. */
+function operatorTable(operators, whole) {
+  const line = ({ name, duration_ns: ns, depth }) => h("tr", {}, h("td", { class: "mono" }, `${"\u2003".repeat(depth)}${name}`), h("td", { class: "num" }, formatNs(ns)), h("td", { class: "num" }, whole ? `${Math.round((100 * ns) / whole)} %` : "–"));
+  return h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "operator"), h("th", { class: "num" }, "time"), h("th", { class: "num", title: "Part of the host time of the launch" }, "share"))), h("tbody", {}, ...operators.map(line)));
 }
 
 /** Returns how near a launch came to what `stepscope measure` found for its machine. */
