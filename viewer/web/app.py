@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
 import threading
@@ -42,7 +43,7 @@ FIRST_PAGE = "/"
 STATIC = "/static/"
 DESCRIPTION = "/openapi.json"
 MOST_THREADS = 40
-MOST_AT_ONCE = 6
+MOST_AT_ONCE = max(3, os.cpu_count() or 1)
 """Number of lasting answers that are built at the same time. More would take no less time, but more memory."""
 AnyRoute = TypeVar("AnyRoute", bound=Route)
 
