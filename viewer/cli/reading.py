@@ -60,6 +60,7 @@ def serve(
     from stepscope.viewer.store.open_in_background import Building, open_in_background
     from stepscope.viewer.web import server
 
+    server.share_memory()
     opened = open_in_background(trace, server.warm, server.ask_first)
     with nullcontext(opened) if isinstance(opened, Building) else opened:
         Progress().clear()
@@ -74,6 +75,7 @@ def _serve_growing(trace: list[str], port: int, source_link: str, opens_browser:
     if means_store(trace):
         raise StepscopeError("--follow is for logs that grow; a STORE grows when `stepscope ingest` is run again.")
 
+    server.share_memory()
     current = Current(open_growing(trace, note), following=True)
     follower = Follower(trace, current, note)
     follower.start()

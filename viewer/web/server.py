@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import socket
 import threading
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
+_ARENA_MAX = -8
+"""`M_ARENA_MAX` of malloc.h."""
 
 
 def serve(
@@ -53,6 +56,13 @@ def serve(
     from stepscope.viewer.web.app import create_app
 
     _run(create_app(trace, source_link), port, opens_browser)
+
+
+def share_memory() -> None:
+    """Let all threads share two arenas of glibc's malloc, because each arena keeps what was freed in it. It has an
+    effect only before the first thread starts."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)
 
 
 def _run(
