@@ -32,7 +32,6 @@ from stepscope.tracer.runtime.calls import GraphCall, recorded_calls_of_this_thr
 from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls, forget_parent_devices
 from stepscope.tracer.runtime.device.marks import DeviceMarks
 from stepscope.tracer.runtime.lifetimes import lifecycle_checks
-from stepscope.tracer.runtime.lifetimes.growth import growth_of
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
 from stepscope.tracer.runtime.outbox import Outbox
 from stepscope.tracer.runtime.problems import Problems, failure_in, never_free
@@ -335,7 +334,7 @@ class Recorder(ContextDecorator):
             self.guarded("unfinished calls", self._outbox.end_calls)
             self.guarded("judge", self.judge.flush)
         self.flush(wait=self._device_error is None)
-        self.guarded("growth", self._outbox.write_all, lambda: growth_of(self.lifetimes, self._steps.last))
+        self.guarded("growth", self._outbox.write_all, lambda: self._outbox.lifetimes.end(self._steps.last))
         self._write_overhead()
         if reason == "exit" and (uncaught := uncaught_exception()) is not None:
             self.write(uncaught)

@@ -7,7 +7,9 @@ Each function has a fault if `is_sick`, and is well otherwise.
 
 from __future__ import annotations
 
+import gc
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -171,9 +173,34 @@ def unwritten_result(is_sick: bool) -> None:
     filled(torch.randn(4, 5))
 
 
+class Result:
+    """Holds the output of a step."""
+
+    def __init__(self, output: Tensor, is_sick: bool) -> None:
+        self.output = output
+        self.itself = self if is_sick else None
+
+
+def reference_cycle(is_sick: bool) -> None:
+    """Keep each output in an object that refers to itself, if `is_sick`, until the garbage collector runs."""
+
+    @torch.compile
+    def twice(x: Tensor) -> Tensor:
+        return x.sin() * 2
+
+    gc.disable()  # so that collections come at known steps
+    for number in range(8):
+        Result(twice(torch.randn(512, 512)), is_sick)
+        time.sleep(0.11)  # records are written every few steps
+        if number % 4 == 3:
+            gc.collect()
+    gc.enable()
+
+
 PROGRAMS: dict[str, Callable[[bool], None]] = {
     one.__name__: one
     for one in (
+        reference_cycle,  # before an optimizer defines the steps
         out_of_bounds,
         other_strides,
         no_lowering,

@@ -97,5 +97,12 @@ def test_a_result_that_nothing_writes_is_named_with_the_operator_that_was_to_wri
     assert unwritten["severity"] == "critical"
 
 
+def test_memory_that_a_reference_cycle_keeps_is_named_with_its_holder(sick: list[dict[str, Any]]) -> None:
+    cycle = the_one(sick, "reference_cycle", "wait for the garbage collector: a reference cycle")
+    assert set(cycle["evidence"]["holders"]) <= {"attribute output of Result"}  # a search in a busy machine is given up
+    assert cycle["source"]["code"] == "return x.sin() * 2"
+    assert (cycle["evidence"]["storages"], cycle["evidence"]["most_bytes"]) == (8, 4 << 20)
+
+
 def test_each_fault_has_one_finding(sick: list[dict[str, Any]]) -> None:
     assert len(sick) == len(known_program.PROGRAMS)

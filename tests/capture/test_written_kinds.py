@@ -124,7 +124,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
         " layer_check tuned_kernels failure overhead uncaught_exception end process_end",
     ),
     "failing": (failing, "run compile_error failed_node end"),
-    "raising": (raising, "run raised_call failed_node calls_in_backward end"),
+    "raising": (raising, "run raised_call failed_node calls_in_backward collections end"),
     "waiting": (waiting, "run graph launches data_wait end"),
     "profiled": (profiled, "run graph launches profiled_operator end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),

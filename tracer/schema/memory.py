@@ -132,6 +132,26 @@ class Lifetimes(Record):
 
 
 @dataclass(frozen=True)
+class Collections(Record):
+    """Garbage collections of the program in which storages of compiled calls died, as columns, and what held such
+    storages before. A storage that dies in a collection was held by a reference cycle."""
+
+    KIND: ClassVar[str] = "collections"
+    TABLE: ClassVar[str | None] = "collections"
+
+    start_ns: list[int]
+    end_ns: list[int]
+    generation: list[int]
+    held_call: list[int]
+    """The call that first had each storage whose holders were searched because it outlived its step. Not all of them
+    are in a cycle."""
+    held_index: list[int]
+    """The number of the storage in that call."""
+    holders: list[list[str]]
+    """The holders of each of these storages, as `Growth.holders`."""
+
+
+@dataclass(frozen=True)
 class LifetimeMismatch(Record):
     """The storages of a call whose lifetimes differ from the expected ones, as columns. Each layout with mismatches
     has one record."""

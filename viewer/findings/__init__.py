@@ -19,6 +19,7 @@ _OF_RECORDERS = (
     "values.unwritten_result",
     "values.exploding_values", "values.parameter_jump", "values.lost_update", "values.dead_activation",
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
+    "memory.reference_cycle",
     "crash.crash", "crash.exception", "crash.raised_call", "logs.not_recorded",
     "speed.recompiles_each_step", "speed.break_in_hot_loop", "speed.synchronizing_call", "speed.host_bound",
     "speed.data_waits", "speed.growing_sequence", "speed.contiguous_copies",

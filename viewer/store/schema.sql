@@ -337,6 +337,11 @@ CREATE TABLE survivors (
     born_ns BIGINT, died_ns BIGINT,  -- NULL if it was not freed during the recording
     died_call BIGINT, died_position BIGINT -- NULL if it was freed outside of calls
 );
+CREATE TABLE collections (           -- garbage collections in which storages died; columns as JSON lists
+    log BIGINT, time_unix_ns BIGINT, start_ns VARCHAR, end_ns VARCHAR, generation VARCHAR,
+    held_call VARCHAR, held_index VARCHAR, -- storages that earlier steps left, as (call of the log, number in it)
+    holders VARCHAR
+);
 CREATE TABLE lifetime_logs (log BIGINT, calls BIGINT, storages BIGINT, events BIGINT, looked_for_growth BOOLEAN);
 -- The live bytes over time of all storages that calls of a log have used. live_bytes has a row for each change; a row
 -- of level n in live_levels summarises 64 rows of level n - 1, and all but low_bytes are those at its highest moment.

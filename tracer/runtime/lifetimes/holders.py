@@ -1,7 +1,7 @@
 """Finds and describes the holders that keep a storage alive.
 
 The search looks at Python's objects through the garbage collector, at the local variables of running functions, and at
-tensors that autograd has saved. It keeps none of these objects alive.
+tensors that autograd has saved. It keeps none of these objects alive for longer than it runs.
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ class _Search:
     def run(self, words: list[list[str]]) -> None:
         if not self._wanted:
             return
-        tensors, roots = self._tensors()
+        everything = gc.get_objects()  # keeps reference cycles alive, which a collection during the search would free
+        self._ours.add(id(everything))
+        tensors, roots = self._tensors(everything)
         self._saved(roots)
         del roots
         self._locals, own = locals_by_identity()
@@ -142,13 +144,13 @@ class _Search:
             found = sorted(self._found[position], key=len)[:MOST_WORDS]
             words[position][:] = found or ([UNKNOWN + _frozen()] if is_in_time else [])
 
-    def _tensors(self) -> tuple[list[tuple[Any, int]], list[Any]]:
+    def _tensors(self, everything: list[Any]) -> tuple[list[tuple[Any, int]], list[Any]]:
         """Return the tensors of the storages with the storages' positions, and all tensors that have a `grad_fn`."""
         import torch
 
         tensors, roots = [], []
         is_tensor: dict[type, bool] = {}
-        for value in gc.get_objects():
+        for value in everything:
             kind = type(value)
             if kind not in is_tensor:
                 is_tensor[kind] = issubclass(kind, torch.Tensor)

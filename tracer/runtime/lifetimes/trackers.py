@@ -11,9 +11,11 @@ from typing import Any
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.runtime import compiled
 from stepscope.tracer.runtime.calls import GraphCall, running_call
+from stepscope.tracer.runtime.lifetimes.garbage import GarbageCollections
+from stepscope.tracer.runtime.lifetimes.growth import growth_of
 from stepscope.tracer.runtime.lifetimes.step_reports import reports
 from stepscope.tracer.runtime.lifetimes.tracker import RECENT_STEPS, FollowedCall, LiveStorage, StorageHooks, Tracker
-from stepscope.tracer.schema.memory import Lifetimes, MemoryStepMismatch
+from stepscope.tracer.schema.memory import Collections, Growth, Lifetimes, MemoryStepMismatch
 from stepscope.tracer.wrapper.parsed import PointStorages
 
 SOURCE = Path(__file__).with_name("core.cpp")
@@ -61,6 +63,7 @@ class LifetimeTrackers:
     def __init__(self, config: TraceConfig, may_compile: bool = False) -> None:
         self._trackers: list[Tracker] = []
         self._may_compile = may_compile
+        self._garbage = GarbageCollections(time.perf_counter_ns)
         self.configure(config)
 
     @property
@@ -84,12 +87,25 @@ class LifetimeTrackers:
         self._may_compile = True
         self._compile()
 
-    def batches(self, calls: Sequence[GraphCall]) -> Iterator[Lifetimes | MemoryStepMismatch]:
-        """Yield the layouts of `calls`, and since the last time the deaths outside of calls and repeated mismatches."""
+    def end(self, last_step: int) -> list[Growth]:
+        """Return the record of growth, as `growth_of` does, and stop noting the program's garbage collections."""
+        self._garbage.detach()
+        return growth_of(self.tracker, last_step)
+
+    def batches(self, calls: Sequence[GraphCall]) -> Iterator[Lifetimes | Collections | MemoryStepMismatch]:
+        """Yield the layouts of `calls`, and since the last time the deaths outside of calls, the garbage collections in
+        which storages died, and repeated mismatches."""
+        dead_ns: list[int] = []
+        last_step = max((call.step for call in calls), default=0)
         for tracker in reversed(self._trackers):
             if (found := tracker.batch(calls)) is not None:
+                self._garbage.attach()
+                dead_ns += found.dead_ns
                 yield found
             calls = ()
+        live = self.tracker.storages if self.tracker is not None else list
+        if (collections := self._garbage.record(dead_ns, live, last_step)) is not None:
+            yield collections
         yield from reports.take_repeats()
 
     def _compile(self) -> None:
