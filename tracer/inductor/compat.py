@@ -183,7 +183,8 @@ def changed_settings() -> dict[str, Any]:
         for key, entry in getattr(module, "_config", {}).items():
             if getattr(entry, "alias", None) or getattr(entry, "deprecated", False):
                 continue
-            if not module._is_default(key):  # type: ignore[union-attr]
+            # PyTorch's own patches of settings leave overrides behind that are equal to the defaults.
+            if not module._is_default(key) and getattr(module, key) != entry.default:  # type: ignore[union-attr]
                 changed[f"{name.removeprefix('torch.')}.{key}"] = _plain(getattr(module, key))
     return changed
 
