@@ -388,6 +388,8 @@ def test_the_summary(opened: Open) -> None:
         "op0",
         0,
     )
+    parts = answer["memory"].pop("peak_parts")
+    assert sum(part["storage_bytes"] for part in parts) == 1920 + 4 * 64
     assert answer["memory"] == {
         "peak_bytes": 1920 + 4 * 64, "peak_step": 4, "peak_graph": 0, "growth_bytes_per_step": None,
     }  # fmt: skip

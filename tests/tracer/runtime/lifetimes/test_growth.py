@@ -11,16 +11,20 @@ import pytest
 import torch
 
 import stepscope
+from stepscope.tracer.runtime.lifetimes.holders import find_holders
 from stepscope.tracer.schema.memory import Growth, Lifetimes
 from tests.tracer.logs import read
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch/utils/mkldnn.py uses a deprecated function
 
 kept: list[Any] = []
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(autouse=True)
-def forget() -> Any:
+def forget(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Searches have time for the many objects of a process that runs tests, on a machine with other work."""
+    monkeypatch.setattr(find_holders, "__defaults__", (PATIENCE_S,))
     torch._dynamo.reset()
     yield
     kept.clear()
