@@ -14,7 +14,7 @@ from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.queries.damage import whole_log_problems
 from stepscope.viewer.overview.queries.runs import has_exports, has_recorder, list_runs
-from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
 
 Timed = tuple[int, Finding]
@@ -75,6 +75,11 @@ def program_name(trace: Trace, graph: int, name: str) -> str:
     if known is None or known.name is None or name.startswith("buf") or known.kind in (None, "output", "size"):
         return name
     return f"{known.name} ({name})"
+
+
+def open_launch(launch: int) -> ProofLink:
+    """Return the link to a launch."""
+    return ProofLink(f"open launch {launch}", f"/launches/{launch}")
 
 
 def names_text(names: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from stepscope.viewer.findings.evidence import (
     buffers_table,
     grouped,
     names_text,
+    open_launch,
     rule_of,
 )
 from stepscope.viewer.memory.queries.graph_index import label_of
@@ -133,5 +134,5 @@ def _proof(rows: Sequence[GrowthRow], steps: int) -> str:
 def _links(rows: Sequence[GrowthRow]) -> list[ProofLink]:
     """Return the links to the launch that made the first buffer last, and to that buffer."""
     row = rows[0]
-    made = [ProofLink(f"open launch {row.launch}", f"/launches/{row.launch}")] if row.launch is not None else []
+    made = [open_launch(row.launch)] if row.launch is not None else []
     return [*made, ProofLink(f"open {row.buffer}", f"/graphs/{row.graph}/buffers/{slug(row.buffer)}")]

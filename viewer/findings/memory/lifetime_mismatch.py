@@ -23,6 +23,7 @@ from stepscope.viewer.findings.evidence import (
     grouped,
     leak_key,
     names_text,
+    open_launch,
     rule_of,
     times,
 )
@@ -235,5 +236,5 @@ def _page(row: LifetimeMismatchRow) -> str:
 def _links(row: LifetimeMismatchRow) -> list[ProofLink]:
     found = [ProofLink(f"open {row.buffer}", f"/graphs/{row.graph}/buffers/{slug(row.buffer)}")]
     if row.actual_launch is not None:
-        found.insert(0, ProofLink(f"open launch {row.actual_launch}", f"/launches/{row.actual_launch}"))
+        found.insert(0, open_launch(row.actual_launch))
     return found

@@ -17,6 +17,7 @@ from stepscope.viewer.findings.evidence import (
     buffers_table,
     grouped,
     names_text,
+    open_launch,
     rule_of,
 )
 from stepscope.viewer.findings.values.operations import place
@@ -50,7 +51,7 @@ def _finding(evidence: Evidence, buffers: Sequence[CollectedBuffer], peak_bytes:
     names = f"{names_text([one.buffer for one in buffers])} of {label_of(evidence.trace, first.graph)}"
     holders = list(dict.fromkeys(holder for one in buffers for holder in one.holders))
     held = f" through {holders[0]}" if holders else ""
-    made = [ProofLink(f"open launch {first.launch}", f"/launches/{first.launch}")] if first.launch is not None else []
+    made = [open_launch(first.launch)] if first.launch is not None else []
     page = f"/graphs/{first.graph}/buffers/{slug(first.buffer)}"
     return Finding(
         kind="reference_cycle",

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from itertools import islice
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, program_name, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, open_launch, program_name, rule_of
 from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
-from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
@@ -71,8 +71,8 @@ def _finding(trace: Trace, changes: list[ChangedSaved]) -> Timed:
         title=f"{names[0]} was saved for the backward pass and changed before the backward pass read it{place(source)}",
         proof=proof,
         links=[
-            ProofLink(f"open launch {first.read.launch}", f"/launches/{first.read.launch}"),
-            ProofLink(f"open launch {first.saved.launch}", f"/launches/{first.saved.launch}"),
+            open_launch(first.read.launch),
+            open_launch(first.saved.launch),
         ],
         rule=rule_of(__doc__),
         evidence={

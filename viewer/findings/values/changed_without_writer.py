@@ -4,7 +4,7 @@ still in use."""
 
 from __future__ import annotations
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, program_name, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, open_launch, program_name, rule_of
 from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.findings.values.operations import source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
@@ -46,7 +46,7 @@ def _finding(trace: Trace, change: ChangedValue) -> Timed:
         ],
         links=[
             ProofLink(f"open launch {row.launch}", f"/steps/{change.step}?log={change.log}&launch={row.launch}"),
-            ProofLink(f"open launch {written.launch}", f"/launches/{written.launch}"),
+            open_launch(written.launch),
         ],
         rule=rule_of(__doc__),
         evidence={

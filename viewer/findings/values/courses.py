@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepscope.viewer.findings.evidence import MOST_EXAMPLES, program_name
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, open_launch, program_name
 from stepscope.viewer.findings.values.describe import number
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.graphs.rows import ArgumentRow, SiteRow
-from stepscope.viewer.overview.rows import ProofLink
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.nonfinite import LaunchPlace, launch_place
 from stepscope.viewer.values.queries.trends import Course
@@ -45,7 +44,7 @@ class Subject:
         course, launch = self.course, self.course.launches[position]
         return {
             "page": f"/steps/{course.steps[position]}?log={course.log}&launch={launch}",
-            "links": [ProofLink(f"open launch {launch}", f"/launches/{launch}")],
+            "links": [open_launch(launch)],
             "rank": self.place_at(position).rank,
             "log": course.log,
             "step": course.steps[position],

@@ -7,7 +7,7 @@ result of the graph or the caller needs the other, and a warning otherwise."""
 
 from __future__ import annotations
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, program_name, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, open_launch, program_name, rule_of
 from stepscope.viewer.findings.values.operations import fused, place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.graphs.queries.hidden_aliases import HiddenAlias, hidden_aliases
@@ -39,7 +39,7 @@ def _finding(trace: Trace, one: HiddenAlias) -> Timed:
         f" its input {name} as {one.output}, although its schema promises new memory{then}",
         proof=[f"{one.output} is in the memory of {one.input} from {where.text} on"],
         links=[
-            ProofLink(f"open launch {one.launch}", f"/launches/{one.launch}"),
+            open_launch(one.launch),
             ProofLink(f"open {one.output}", f"/graphs/{one.graph}/buffers/{slug(one.output.partition('[')[0])}"),
         ],
         rule=rule_of(__doc__),

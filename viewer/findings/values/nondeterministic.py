@@ -10,14 +10,14 @@ shapes, replays of CUDA graphs, and what user kernels write to memory that was n
 from __future__ import annotations
 
 from stepscope.viewer.compare.queries.same_inputs import OtherBits, other_bits
-from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, names_text, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, names_text, open_launch, rule_of
 from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import code_of_graph, site_rows
 from stepscope.viewer.graphs.queries.kernel_code import own_code
 from stepscope.viewer.graphs.rows import SiteRow
 from stepscope.viewer.kernel_source.nondeterminism import Cause, causes_in, may_be_random
-from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
@@ -81,8 +81,8 @@ def _finding(trace: Trace, sites: list[tuple[SiteRow, str]], found: dict[int, li
         title=f"{site.kernel} gave other results from the same inputs{place(source)}",
         proof=proof,
         links=[
-            ProofLink(f"open launch {first.launch}", f"/launches/{first.launch}"),
-            ProofLink(f"open launch {first.earlier}", f"/launches/{first.earlier}"),
+            open_launch(first.launch),
+            open_launch(first.earlier),
         ],
         rule=rule_of(__doc__),
         evidence={

@@ -8,12 +8,12 @@ graph."""
 
 from __future__ import annotations
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, program_name, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, open_launch, program_name, rule_of
 from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.findings.values.operations import fused, operators, place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.graphs.rows import SiteRow
-from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
@@ -69,8 +69,8 @@ def _finding(trace: Trace, others: list[OtherActivations]) -> Timed:
         f" than the forward pass: {_why(trace, first, sites[cause.now.site])}",
         proof=proof,
         links=[
-            ProofLink(f"open launch {kept.now.launch}", f"/launches/{kept.now.launch}"),
-            ProofLink(f"open launch {kept.was.launch}", f"/launches/{kept.was.launch}"),
+            open_launch(kept.now.launch),
+            open_launch(kept.was.launch),
         ],
         rule=rule_of(__doc__),
         evidence={
