@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stepscope.viewer.memory.leak_rows import GrowthRow, Leak
 from stepscope.viewer.memory.peak_rows import PeakParts
 from stepscope.viewer.memory.queries.graphs import graphs_by_peak
 from stepscope.viewer.memory.queries.growth import growth
@@ -21,7 +22,7 @@ from stepscope.viewer.memory.queries.recompute import (
 )
 from stepscope.viewer.memory.queries.run import live_curve, run_peaks
 from stepscope.viewer.memory.queries.steps import RunCurve, run_curve
-from stepscope.viewer.memory.rows import GrowthRow, Leak, LifetimeMismatchRow, LiveCurve, RunPeak
+from stepscope.viewer.memory.rows import LifetimeMismatchRow, LiveCurve, RunPeak
 from stepscope.viewer.overview.queries.runs import list_runs, log_or_first
 from stepscope.viewer.overview.rows import RunRow
 from stepscope.viewer.store.trace import Trace
