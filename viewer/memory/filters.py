@@ -12,7 +12,7 @@ from stepscope.viewer.memory.peak_rows import PEAK_MEANINGS
 from stepscope.viewer.text.formats import basename, plural
 
 if TYPE_CHECKING:
-    from stepscope.viewer.memory.leak_rows import Leak
+    from stepscope.viewer.memory.queries.leak_rows import Leak
     from stepscope.viewer.memory.rows import Alive, AliveGroup, GraphMemory, LifetimeMismatchRow
 
 KIND_NAMES = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepscope.viewer.memory.leak_rows import GrowthRow, Leak
 from stepscope.viewer.memory.peak_rows import PeakParts
 from stepscope.viewer.memory.queries.graphs import graphs_by_peak
 from stepscope.viewer.memory.queries.growth import growth
+from stepscope.viewer.memory.queries.leak_rows import GrowthRow, Leak
 from stepscope.viewer.memory.queries.leaks import leaks
 from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, check_mismatches
 from stepscope.viewer.memory.queries.mini_curves import MiniCurve, mini_curves

@@ -23,9 +23,9 @@ from stepscope.viewer.findings.evidence import (
     open_launch,
     rule_of,
 )
-from stepscope.viewer.memory.leak_rows import GrowthRow
 from stepscope.viewer.memory.queries.graph_index import label_of
 from stepscope.viewer.memory.queries.growth import growth, leak_of
+from stepscope.viewer.memory.queries.leak_rows import GrowthRow
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.overview.rows import Finding, ProofLink, Severity
 from stepscope.viewer.store.trace import Trace

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache, partial
 
-from stepscope.viewer.memory.leak_rows import GrowthRow, LeftBehindRow
 from stepscope.viewer.memory.queries.graph_index import graph_index, launches_of
+from stepscope.viewer.memory.queries.leak_rows import GrowthRow, LeftBehindRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 

@@ -7,9 +7,9 @@ from collections.abc import Hashable, Sequence
 from itertools import accumulate
 
 from stepscope.viewer.graphs.queries.program_names import name_in_program
-from stepscope.viewer.memory.leak_rows import GrowthRow, Leak, LeakedBuffer, LeakedStorage, LeftBehindRow
 from stepscope.viewer.memory.queries.graph_index import label_of
 from stepscope.viewer.memory.queries.growth import grown_storages, leak_of
+from stepscope.viewer.memory.queries.leak_rows import GrowthRow, Leak, LeakedBuffer, LeakedStorage, LeftBehindRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
