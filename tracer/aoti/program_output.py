@@ -27,7 +27,8 @@ _EMPTY = re.compile(rb"\r?\n")
 _PLACE = re.compile(rb"\s*(?:\([\d,.]+\) =|Columns +\d+ to +\d+)")
 _NUMBER = re.compile(rb"[-+]?(?:nan|inf|\d+\.?\d*(?:e[-+]?\d+)?)")
 _ELEMENTS = re.compile(rb"[-+.\deinfa ]*")
-_SCALE = re.compile(rb"\s*[-+.\de]+ \*\s*")
+_SCALE = re.compile(rb"\s*(?:Columns +\d+ to +)?[-+.\de]+ \*\s*")
+"""PyTorch writes no space between the last column and the scale: ``Columns 1 to 101e-13 *`` is 10 and 1e-13."""
 _TYPE = re.compile(rb"\[ \w+\{([\d,]*)\} \]")
 _MOST_LINES = 200 + len(FIELDS)
 

@@ -33,6 +33,19 @@ def test_numbers_that_kernels_were_given_do_not_pass(size: int) -> None:
     assert passed(data, size) == b"loss\nend"
 
 
+def test_wide_tensors_with_a_scale_do_not_pass() -> None:
+    zeros = b"  0.0000" * 10 + b"\n"
+    elements = (
+        b"Columns 1 to 101e-13 *\n"
+        + zeros
+        + b"\nColumns 11 to 161e-13 *\n"
+        + zeros[:48]
+        + b"\n[ CPUFloatType{1,16} ]\n"
+    )
+    first, rest = block(numel=16).split(b"\n", 1)
+    assert passed(b"loss\n" + first + b"\n" + elements + rest + b"end", 7) == b"loss\nend"
+
+
 @pytest.mark.parametrize(
     "own",
     [
