@@ -112,6 +112,20 @@ def test_an_activation_that_is_dead(opened: Open) -> None:
     assert all_findings(opened(part.end())) == []
 
 
+def test_zeros_that_another_operator_of_the_kernel_makes_are_no_finding(opened: Open) -> None:
+    operators = ["aten.relu", "aten.amin", "aten.zeros"]
+    program = Program().launch("cpp_fused_amin_relu_zeros_0", ["primals_1"], ["buf0", "buf1"], "cpp", aten=operators)
+    zeros = Stat(zero=64, min=0.0, max=0.0, mean=0.0, std=0.0)
+    healthy, dead = ValueLog(program), ValueLog(program)
+    for step in range(6):
+        healthy.call(program, step, buf0_after=Stat(zero=30, min=0.0), buf1_after=zeros)
+        dead.call(program, step, buf0_after=zeros, buf1_after=zeros)
+    assert all_findings(opened(healthy.end())) == []
+    (finding,) = all_findings(opened(dead.end()))
+    assert (finding.kind, finding.buffer, finding.evidence["tensors"]) == ("dead_activation", "buf0", 2)
+    assert finding.proof[-1] == "1 other tensor behind a rectifier stayed zero in every step"
+
+
 def test_zeros_that_come_from_zeros_are_no_finding(opened: Open) -> None:
     program = Program().launch("cpp_fused_relu_0", ["primals_1"], ["buf0"], "cpp", aten=["aten.relu"])
     log = ValueLog(program)
