@@ -173,3 +173,19 @@ def test_only_a_written_minus_infinity_is_a_mask(scripts: Scripts, tmp_path: Pat
     assert [finding.title.partition(" (")[0] for finding in found] == ["fp32 overflow in mul"] * 2
     proofs = [" ".join(finding.proof) for finding in found]
     assert [("+inf" in proof, "-inf" in proof) for proof in proofs] == [(True, False), (False, True)]
+
+
+@pytest.mark.parametrize(("filled", "severity"), [("data.nan_to_num()", "info"), ("data", "critical")])
+def test_missing_data_that_is_masked_is_no_fault(scripts: Scripts, tmp_path: Path, filled: str, severity: str) -> None:
+    body = f"""
+    @torch.compile
+    def loss(guess, data):
+        known = ~data.isnan()
+        return ((guess - {filled}) ** 2 * known).sum() / known.sum()
+    guess = torch.ones(8, 8, requires_grad=True)
+    with stepscope.trace(FOLDER, level="values"):
+        loss(guess, torch.where(VALUE > 0.9, torch.nan, VALUE)).backward()
+    """
+    found = [finding for finding in record(scripts, tmp_path, body) if finding.kind == "nonfinite"]
+    assert [finding.severity for finding in found] == [severity]
+    assert found[0].title.startswith("NaN came in with input data (primals_")

@@ -15,6 +15,7 @@ from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.values import ValueLayout
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.values import describe as values_describe
+from stepscope.viewer.findings.values.operations import operation, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import Finding
@@ -215,6 +216,20 @@ class TestInfinities:
         log.call(program, buf0=MASK)
         assert (found(opened, log)[0].severity, found(opened, log)[0].title[:4]) == ("warning", "-inf")
 
+    def test_a_logarithm_makes_negative_infinities_and_not_the_division_before_it(self, opened: Open) -> None:
+        program = Program().launch("cpp_fused_div_log_0", ["primals_1"], ["buf0"], "cpp", ["aten.div", "aten.log"])
+        log = ValueLog(program)
+        log.call(program, buf0=MASK)
+        trace = opened(log.end())
+        (site,) = site_rows(trace, [0])
+        lines = [
+            SourceLine("model.py", 11, "f", "q = w / w.sum()"),
+            SourceLine("model.py", 12, "f", "p = torch.log(q)"),
+        ]
+        site = replace(site, stacks=[[line] for line in lines])
+        assert (operation(site, bad="-inf"), source_line(site, bad="-inf")) == ("log", lines[1])
+        assert (operation(site, bad="inf"), source_line(site, bad="inf")) == ("div", lines[0])
+
 
 class TestCameIn:
     def test_from_outside(self, opened: Open) -> None:
@@ -230,6 +245,18 @@ class TestCameIn:
         assert (finding.severity, finding.argument, finding.evidence["origin"]) == ("critical", "primals_3", "came in")
         assert finding.evidence["in"] == ["primals_3 NaN 5 of 64, first at 17; else largest 1 (float32)"]
         assert finding.evidence["in"][0].startswith("primals_3 NaN 5 of 64, first at 17")
+
+    @pytest.mark.parametrize(("written", "severity"), [(FINE, "info"), (NAN, "critical")])
+    def test_missing_data_that_the_kernel_replaces(self, opened: Open, written: Stat, severity: str) -> None:
+        """The backward pass reads the data again, which does not mean that the NaN left the graph."""
+        forward = Program().launch("cpp_fused_0", ["primals_1"], ["buf0"], "cpp", ["aten.isnan", "aten.nan_to_num"])
+        backward = Program(1, "backward").launch("cpp_fused_0", ["primals_1"], ["buf1"], "cpp", ["aten.isnan"])
+        log = ValueLog(forward, backward)
+        log.call(forward, primals_1=NAN, buf0=written)
+        log.call(backward, primals_1=NAN)
+        finding = only(opened, log)
+        assert finding.severity == severity
+        assert finding.title.endswith(", in a kernel that tests for NaN and passes none on") == (severity == "info")
 
     def test_a_gradient(self, opened: Open) -> None:
         program = Program(phase="backward").launch("extern_kernels.mm", ["tangents_1"], ["buf0"])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepscope.tracer.schema.statistics import NONFINITE, STATISTICS
-from stepscope.viewer.findings.values.operations import operators
+from stepscope.viewer.findings.values.operations import Bad, operators
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.values.queries.flow import FlowArgument
 from stepscope.viewer.values.queries.values import LIMITS
@@ -26,6 +26,11 @@ def is_nan(row: ValueRow) -> bool:
 
 def is_infinite(row: ValueRow) -> bool:
     return bool(row.positive_infinity or row.negative_infinity)
+
+
+def infinity(row: ValueRow) -> Bad:
+    """Return ``-inf`` if all infinities of a tensor are negative."""
+    return "-inf" if row.negative_infinity and not row.positive_infinity else "inf"
 
 
 def is_bad(row: ValueRow) -> bool:

@@ -7,9 +7,11 @@ the same log has an earlier NaN, a later one of this sort counts as its effect. 
 reported only if all inputs that were read are finite; -inf, in addition, only if the launch has no masking operator
 (where, masked_fill, full, triu, ...) or its kernel does not contain -inf. A NaN or infinite constant in the source of a
 kernel with finite inputs is told as the cause. The finding is critical if the call of the graph leaves the value
-behind, and a warning otherwise. Launches of one log that compute the same operators of the same lines of the model
-share a finding. The backward of an operator that makes NaN in the steps in which the operator made it is a part of the
-operator's finding."""
+behind, and a warning otherwise, or if the infinity may be meant: that of a logarithm or a division, a constant, and
+-inf whose origin is unknown. It is information only if a NaN came in with an input, the launches that read it test for
+NaN (isnan, nan_to_num, nansum, ...), and no launch of the log wrote one. Launches of one log that compute the same
+operators of the same lines of the model share a finding. The backward of an operator that makes NaN in the steps in
+which the operator made it is a part of the operator's finding."""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
 from stepscope.viewer.findings.values import describe as text
 from stepscope.viewer.findings.values import nonfinite_titles as titles
 from stepscope.viewer.findings.values.nonfinite_chain import chain
-from stepscope.viewer.findings.values.operations import operation, operators, place, source_line
+from stepscope.viewer.findings.values.operations import Bad, operation, operators, place, source_line
 from stepscope.viewer.findings.values.origins import Case, Hop, How, Origin, Tracer
 from stepscope.viewer.graphs.queries.graphs import graph_row
 from stepscope.viewer.overview.rows import Finding
@@ -81,9 +83,10 @@ def _is_its_backward(tracer: Tracer, case: Case, earlier: Case) -> bool:
     backward, forward = tracer.site(case.hop.flow.site), tracer.site(earlier.hop.flow.site)
     if (tracer.phase(forward.graph), tracer.phase(backward.graph)) != ("forward", "backward"):
         return False
-    line, name = place(source_line(forward)), operation(forward, infinite=not case.is_nan)
+    bad: Bad = "nan" if case.is_nan else "inf"
+    line, name = place(source_line(forward)), operation(forward, bad=bad)
     is_same = line != "" and line == place(source_line(backward)) and case.is_nan == earlier.is_nan
-    is_its = operation(backward, infinite=not case.is_nan, backward=True).endswith(f"backward of {name}")
+    is_its = operation(backward, bad=bad, backward=True).endswith(f"backward of {name}")
     return is_same and is_its and case.how == earlier.how == "made" and case.steps <= earlier.steps
 
 
@@ -136,7 +139,7 @@ class _Cases:
             known.launches += event.launches
             known.steps |= set(event.in_steps)
             known.leaves |= self.tracer.flows.leaves(first.flow.call, text.is_nan)
-        if first.flow.call != origin.hops[-1].flow.call:
+        if first.flow.call != origin.hops[-1].flow.call and any(hop.row.moment == "after" for hop in origin.hops):
             known.leaves = True
         if event.launch != known.hop.flow.launch:
             known.explains.append(event.launch)
@@ -228,7 +231,7 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
         kernel=site.kernel if is_used else None,
         buffer=argument.buffer or None,
         argument=argument.name,
-        source=source_line(site, infinite=not case.is_nan),
+        source=source_line(site, bad="nan" if case.is_nan else text.infinity(case.hop.row)),
         log=flow.log,
         proof=told.proof(),
         links=told.links(),
@@ -238,7 +241,7 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
 def _severity(tracer: Tracer, case: Case) -> Any:
     """Return the severity; some infinities may be intended: log(0), a division by 0, a mask that was not read."""
     if not case.leaves:
-        return "warning"
+        return "info" if case.is_nan and case.how == "came in" and tracer.stops(case.hop) else "warning"
     if case.is_nan:
         return "critical"
     if case.how == "not known" and not case.hop.row.positive_infinity:

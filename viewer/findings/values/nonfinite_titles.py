@@ -8,7 +8,15 @@ from functools import partial
 
 from stepscope.viewer.findings.evidence import program_name
 from stepscope.viewer.findings.values import describe as text
-from stepscope.viewer.findings.values.operations import operation, operators, overflows, place, short_dtype, source_line
+from stepscope.viewer.findings.values.operations import (
+    Bad,
+    operation,
+    operators,
+    overflows,
+    place,
+    short_dtype,
+    source_line,
+)
 from stepscope.viewer.findings.values.origins import (
     Case,
     Hop,
@@ -47,6 +55,7 @@ class Told:
         steps = steps_text(sorted(case.steps) or [hop.flow.step])
         if case.how == "came in":
             first_use = "no recorded launch uses it" if hop.argument.argument < 0 else f"first used in {op}{at}"
+            first_use += ", in a kernel that tests for NaN and passes none on" if self.tracer.stops(hop) else ""
             role = self._role(hop)
             known = name if name.startswith(f"{role} of ") else f"{role} {name}"
             return f"{words} came in with {known} of {self._graph()}, {steps}: {first_use}"
@@ -134,7 +143,7 @@ class Told:
     def _is_overflow(self, hop: Hop) -> bool:
         """Return whether finite inputs gave an infinity that only means that the dtype ends."""
         made = hop.row.moment == "after" and text.is_infinite(hop.row) and not bad_inputs(hop.flow, text.is_bad)
-        can = overflows(operation(self.tracer.site(hop.flow.site), infinite=True, backward=self._is_backward(hop)))
+        can = overflows(operation(self.tracer.site(hop.flow.site), bad="inf", backward=self._is_backward(hop)))
         is_known = made and can and hop.row.dtype in LIMITS and not self.tracer.unread(hop.flow)
         return is_known and self.tracer.constant(hop) is None
 
@@ -168,17 +177,19 @@ class Told:
 
     def _name(self, hop: Hop) -> str:
         site = self.tracer.site(hop.flow.site)
-        return operation(site, infinite=self._is_infinite(hop), backward=self._is_backward(hop))
+        return operation(site, bad=self._bad(hop), backward=self._is_backward(hop))
 
     def _at(self, hop: Hop) -> str:
         """Return the line of the model that a launch computes, or its kernel if the line is unknown."""
         site = self.tracer.site(hop.flow.site)
-        line = place(source_line(site, infinite=self._is_infinite(hop)))
+        line = place(source_line(site, bad=self._bad(hop)))
         return line or (f" ({site.kernel})" if site.kernel != self._name(hop) else "")
 
-    def _is_infinite(self, hop: Hop) -> bool:
-        """Return whether the launch made the infinity and not the NaN."""
-        return not self.case.is_nan or (self.case.grown_from is not None and hop is self.case.grown_from.first)
+    def _bad(self, hop: Hop) -> Bad:
+        """Return what the launch made: the NaN, or the infinity."""
+        if self.case.is_nan and (self.case.grown_from is None or hop is not self.case.grown_from.first):
+            return "nan"
+        return text.infinity(hop.row)
 
     def _is_backward(self, hop: Hop) -> bool:
         return self.tracer.phase(self.tracer.site(hop.flow.site).graph) == "backward"

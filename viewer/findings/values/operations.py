@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.kernel_source.kernel_names import operators_named
 from stepscope.viewer.text.formats import basename
+
+Bad = Literal["nan", "inf", "-inf"]
+"""Elements that are not finite: NaN, infinities, or infinities that are all negative."""
 
 RISKY = {
     "softmax": ("softmax", "cross_entropy"),
@@ -57,18 +61,18 @@ def operators(site: SiteRow) -> list[str]:
     return list(dict.fromkeys(site.aten or site.fx_nodes or site.source_nodes))
 
 
-def operation(site: SiteRow, *, infinite: bool = False, backward: bool = False) -> str:
-    """Return the operator of a launch that is most likely to have made NaN, as programs name it.
+def operation(site: SiteRow, *, bad: Bad = "nan", backward: bool = False) -> str:
+    """Return the operator of a launch that is most likely to have made `bad` elements, as programs name it.
 
-    With `infinite`, it is the one most likely to have made infinities. In a `backward` graph, it is the operator of the
-    model whose gradient is computed, such as ``the backward of log``, if the line of the model shows it. If only the
-    kernel's name tells its operators, these are all of them: ``add and relu``.
+    In a `backward` graph, it is the operator of the model whose gradient is computed, such as ``the backward of log``,
+    if the line of the model shows it. If only the kernel's name tells its operators, these are all of them: ``add and
+    relu``.
     """
     if names := _in_name(site):
         return _listed(names)
-    line = source_line(site, infinite=infinite)
+    line = source_line(site, bad=bad)
     if site.kind in ("cpp", "triton"):
-        name = _of_fused(site, line, infinite, backward)
+        name = _of_fused(site, line, bad, backward)
     else:
         name = _plain(_bare(site.operator or site.kernel))
     return f"{_BACKWARD}{name}" if backward else name
@@ -105,13 +109,14 @@ def places(site: SiteRow) -> str:
     return f" ({' and '.join([*found, *rest])})" if found else ""
 
 
-def source_line(site: SiteRow, *, infinite: bool = False) -> SourceLine | None:
-    """Return the line of the model that a launch computes, of several the one most likely to make NaN.
+def source_line(site: SiteRow, *, bad: Bad = "nan") -> SourceLine | None:
+    """Return the line of the model that a launch computes, of several the one most likely to make `bad` elements."""
 
-    With `infinite`, a line that may make infinities counts instead, which softmax never does.
-    """
-    lines = [stack[-1] for stack in site.stacks if stack]
-    return max(lines, key=lambda line: len(_risks(line.code, [site.kernel], infinite)), default=None)
+    def weight(line: SourceLine) -> tuple[bool, int]:
+        risks = _risks(line.code, [site.kernel], bad)
+        return bad == "-inf" and "log" in risks, len(risks)
+
+    return max((stack[-1] for stack in site.stacks if stack), key=weight, default=None)
 
 
 def short_dtype(dtype: str) -> str:
@@ -139,15 +144,15 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(shown[:-1]), shown[-1]) if part)
 
 
-def _of_fused(site: SiteRow, line: SourceLine | None, infinite: bool, backward: bool) -> str:
+def _of_fused(site: SiteRow, line: SourceLine | None, bad: Bad, backward: bool) -> str:
     names = list(dict.fromkeys(_plain(name.rpartition(".")[2]) for name in operators(site)))
     code = line.code.partition("#")[0] if line is not None else ""
     if backward:
         written = set(_WORD.findall(code))
         forward = [name for name in RISKY if name in written] or (["div"] if "/" in code else [])
         names = forward or names
-    risky = _risks(code, names, infinite) or [name for name in RISKY if any(name in one for one in names)]
-    if risky and not (infinite and risky == ["softmax"]):
+    risky = _risks(code, names, bad) or [name for name in RISKY if any(name in one for one in names)]
+    if risky and not (bad != "nan" and risky == ["softmax"]):
         return next((name for name in names if risky[0] in name), risky[0])
     computed = _computed(names)
     return computed[-1] if computed else "a fused kernel"
@@ -168,13 +173,17 @@ def _plain(name: str) -> str:
     return _PLAIN.get(bare, bare)
 
 
-def _risks(code: str, names: Sequence[str], infinite: bool) -> list[str]:
-    """Return the risky operators among `names`, or in the name of a kernel, that the line of the model shows."""
+def _risks(code: str, names: Sequence[str], bad: Bad) -> list[str]:
+    """Return the risky operators among `names`, or in the name of a kernel, that the line of the model shows.
+
+    Softmax makes no infinities, and where there is a logarithm, it is the one that makes -inf.
+    """
     code = code.partition("#")[0]
-    return [
+    found = [
         risk
         for risk, signs in RISKY.items()
-        if not (infinite and risk == "softmax")
+        if not (bad != "nan" and risk == "softmax")
         and any(risk in name for name in names)
         and any(sign in code for sign in signs)
     ]
+    return ["log"] if bad == "-inf" and "log" in found else found

@@ -13,7 +13,7 @@ from stepscope.viewer.graphs.queries.graphs import code_of_graph, graph_row, ope
 from stepscope.viewer.graphs.rows import SiteRow
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.flow import Flow, FlowArgument, Flows
-from stepscope.viewer.values.queries.nonfinite import same_before, same_within
+from stepscope.viewer.values.queries.nonfinite import same_before, same_within, writes_nan
 from stepscope.viewer.values.queries.printed_code import sites_that_name_all
 from stepscope.viewer.values.rows import ValueRow
 
@@ -36,6 +36,7 @@ _CHECKS_FOR_NAN = re.compile(
     r"(?:^|[._:/])(?:xlogy|xlog1py|angle|sgn|\w*quantile|\w*nanm\w+|\w*nll_loss\w*|renorm|igammac?|\w*cdist\w*)(?:$|[._\d])"
 )
 """Operators whose decompositions have a NaN constant."""
+_TESTS_FOR_NAN = re.compile(r"(?:^|[._:/])(?:isnan|isfinite|nan_to_num|nan(?:sum|mean|median|quantile))(?:$|[._\d])")
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Tracer:
         self.flows = Flows(trace)
         self._sites: dict[int, SiteRow] = {}
         self._phases: dict[int, str | None] = {}
+        self._writes_nan: dict[int, bool] = {}
         self._left_out: dict[int, tuple[str | None, set[int]]] = {}
 
     def phase(self, graph: int) -> str | None:
@@ -171,6 +173,22 @@ class Tracer:
         """Return the infinity that a launch without NaN inputs read, preferably one that was made and is no mask."""
         found = [self.origin(row, is_infinite) for row in bad_inputs(flow, is_infinite)[:_MOST_INPUTS]]
         return min(found, key=lambda one: (self.is_mask(one), not one.is_made), default=None)
+
+    def stops(self, hop: Hop) -> bool:
+        """Return whether a NaN came in at `hop` and is expected: the launches of its call that read a NaN test for it
+        and, by all elements that they wrote, passed none on, and no launch of the log wrote one."""
+        if hop.row.moment == "after" or hop.argument.argument < 0 or hop.argument.held != "input":
+            return False
+        readers = [flow for flow in self.flows.of_call(hop.flow.call).launches.values() if bad_inputs(flow, is_nan)]
+        if not all(any(map(_TESTS_FOR_NAN.search, operators(self.site(flow.site)))) for flow in readers):
+            return False
+        written = [argument.after for flow in readers for argument in flow.outputs]
+        if not all(rows and all(row.nan == 0 and row.looked_at == row.numel for row in rows) for rows in written):
+            return False
+        log = hop.flow.log
+        if log not in self._writes_nan:
+            self._writes_nan[log] = writes_nan(self.trace, log)
+        return not self._writes_nan[log]
 
     def is_mask(self, origin: Origin) -> bool:
         """Return whether an infinity is intended or came in from outside."""

@@ -87,6 +87,8 @@ _LAUNCH = """
     WHERE l.launch = $1
 """
 
+_WRITTEN = "SELECT count(*) FROM value_rows WHERE log = ? AND moment = 'after' AND nan > 0"
+
 
 @dataclass(frozen=True)
 class Event:
@@ -136,6 +138,11 @@ def infinity_made(trace: Trace, most: int, *, positive: bool = False) -> list[Ev
 def nan_came_in(trace: Trace, most: int) -> list[Event]:
     """Return the first launch of each argument that had NaN when its call first read it, inputs of calls included."""
     return _events(trace, _CAME_IN, [most])
+
+
+def writes_nan(trace: Trace, log: int) -> bool:
+    """Return whether a launch of a log wrote a NaN."""
+    return bool(sql.number(trace, _WRITTEN, [log]))
 
 
 def _events(trace: Trace, statement: str, parameters: list[int]) -> list[Event]:
