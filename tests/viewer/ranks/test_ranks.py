@@ -37,6 +37,7 @@ from tests.logs.rank_logs import (
     write,
 )
 from tests.logs.synthetic import LogBuilder
+from tests.logs.value_logs import Program
 from tests.viewer.client import Client
 
 
@@ -65,7 +66,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, str], str, int]] = {
     "waits": ({"schedule": [ALL_REDUCE, ALL_GATHER, WAIT, WAIT]}, {"collectives": "warning"}, "wait_tensor", 5),
     "graph": ({"operator": "cos"}, {"graphs": "warning"}, "1/0 Dynamo graph", 1),
     "tensors": ({"shape": (4, 8)}, {"tensors": "warning"}, "1/0 operations", 1),
-    "cache": ({"cache": "hit"}, {"caches": "warning"}, "1/0 FX graph cache hit", 1),
+    "cache": ({"cache": "hit"}, {"caches": "info"}, "1/0 FX graph cache hit", 1),
     "time": ({"duration_us": 4_000_000}, {"times": "warning"}, "1/0", 1),
     "frame": ({"function": "loss"}, {"compile_ids": "warning"}, "1/0 loss", 1),
 }
@@ -96,6 +97,34 @@ def test_a_rank_that_compiles_once_more(tmp_path: Path) -> None:
     assert [finding.evidence["right"] for finding in findings if finding.evidence["aspect"] == "compile_ids"] == [
         "1/1 forward (model.py:10): ok"
     ]
+
+
+@pytest.mark.parametrize(
+    ("training", "more", "severity"),
+    [("forward", "inference", "info"), ("forward", "forward", "warning"), ("inference", "inference", "warning")],
+)
+def test_a_rank_that_evaluates_alone(tmp_path: Path, training: Any, more: Any, severity: str) -> None:
+    """Ranks that only infer should compile the same."""
+    logs = {rank: rank_log(rank, [{"schedule": None}]) for rank in range(2)}
+    add_compile(logs[0], 0, frame=0, number=1, schedule=None)
+    for log in logs.values():
+        log.record(Program(0, training, "0/0").graph())
+    logs[0].record(Program(1, more, "0/1").graph())
+    _, findings = opened_ranks(write(tmp_path, logs))
+    assert {finding.evidence["aspect"]: finding.severity for finding in findings} == {
+        "compile_ids": severity,
+        "caches": "info",
+    }
+
+
+def test_a_rank_that_made_no_graph_is_no_stage(tmp_path: Path) -> None:
+    logs = {0: rank_log(0, [{"schedule": None}]), 1: rank_log(1, [])}
+    ids: Any = {"rank": 1, "frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+    logs[1].torch("dynamo_start", {"stack": []}, **ids)
+    logs[1].torch("compilation_metrics", {"co_name": "forward", "has_guarded_code": True}, **ids)
+    found, _ = opened_ranks(write(tmp_path, logs))
+    assert "differ" in states(found).values()
+    assert "stages" not in states(found).values()
 
 
 def test_a_graph_without_the_collectives_of_the_others(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 collectives or make tensors of different shapes; or one rank needs at least twice as long for a compile as the median
 rank, and at least a second longer. Collectives in another order, with other sizes or in other process groups are
 critical, because the ranks then wait for each other forever. Names of process groups may differ if they correspond one
-to one. The finding is information only where runs of equal width compile different programs from the first graph on, as
-the stages of a pipeline do, and the collectives of their shared groups agree. Data that one rank did not log is not a
-difference. The last log of each rank is compared, and there is one finding per aspect."""
+to one. The finding is information where runs of equal width compile different programs from the first graph on, as the
+stages of a pipeline do, or where ranks that train differ only in compiles of inference graphs, as for an evaluation on
+one rank, and the collectives of their shared groups agree. It also is information for results of caches, which depend
+on the rank that compiles first. Data that one rank did not log is not a difference. The last log of each rank is
+compared, and there is one finding per aspect."""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def _finding(evidence: Evidence, row: AspectRow, first: FirstDifference) -> Find
 
 
 def severity(row: AspectRow, first: FirstDifference) -> Severity:
-    if row.state == "stages":
+    if row.state == "stages" or row.only_evaluates or row.aspect == "caches":
         return "info"
     return "critical" if row.aspect == "collectives" and first.kind in _HANGS else "warning"
 

@@ -40,7 +40,8 @@ class Comparer:
         self._wrappers: dict[int, Counter[str]] | None = None
 
     def programs(self) -> dict[int, Hashable]:
-        """Return the first compiled frame of each log, with a digest of its Dynamo graph."""
+        """Return the first compiled frame of each log with a digest of its first Dynamo graph, without logs that have
+        none where others have one."""
         if self._programs is None:
             graphs: dict[int, str] = dict(
                 sql.rows(
@@ -50,7 +51,7 @@ class Comparer:
                 )
             )
             frames = sql.rows(self.trace, "SELECT log, arg_min(frame, compile) FROM compiles GROUP BY log")
-            self._programs = {log: (frame, graphs.get(log)) for log, frame in frames}
+            self._programs = {log: (frame, graphs.get(log)) for log, frame in frames if log in graphs or not graphs}
         return self._programs
 
     def groups(self, basis: Basis, logs: Sequence[int]) -> list[list[int]]:

@@ -21,6 +21,11 @@ SLOW_FACTOR = 2
 SLOW_BY_NS = 1_000_000_000
 MOST_SLOW = 200
 MOST_NAMED = 12
+_PHASES = "SELECT compile_id, list(DISTINCT phase) FROM graphs WHERE log = ? AND compile_id IS NOT NULL GROUP BY ALL"
+_TRAINS = """
+    SELECT (SELECT count(*) FROM steps WHERE log = ? AND kind = 'train')
+         + (SELECT count(*) FROM graphs WHERE log = ? AND phase = 'forward')
+"""
 _IN_ORDER: tuple[Aspect, ...] = ("compile_ids", "graphs", "caches", "tensors", "collectives", "times")
 TITLES: dict[Aspect, str] = {
     "collectives": "Collectives",
@@ -74,6 +79,8 @@ class AspectRow:
     state: State
     groups: list[RankGroup]
     first: FirstDifference | None
+    only_evaluates: bool = False
+    """Whether ranks that train differ only in compiles of inference graphs, as for an evaluation on one rank."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +189,7 @@ class _Aspects:
         rows.append(self._times(slow))
         if rows[0].state == "differ":  # the stages of a correct pipeline agree in their collectives
             rows = [replace(row, state="differ") if row.state == "stages" else row for row in rows]
+            rows = [replace(row, only_evaluates=False) for row in rows]
         return rows
 
     def _row(self, aspect: Aspect, bases: Sequence[Basis]) -> AspectRow:
@@ -193,7 +201,8 @@ class _Aspects:
             if len(groups) > 1:
                 first, same_program = self._first(aspect, basis, groups)
                 stages = self.may_be_stages and not same_program and aspect != "collectives"
-                return AspectRow(aspect, TITLES[aspect], "stages" if stages else "differ", groups, first)
+                evaluates = aspect == "compile_ids" and self._only_evaluates(groups)
+                return AspectRow(aspect, TITLES[aspect], "stages" if stages else "differ", groups, first, evaluates)
         return AspectRow(aspect, TITLES[aspect], "alike" if groups else "nothing", groups, None)
 
     def _groups(self, basis: Basis) -> list[RankGroup]:
@@ -202,6 +211,17 @@ class _Aspects:
             RankGroup(logs, rank_names([self.names[log] for log in logs]), self._items(basis, logs[0]))
             for logs in found
         ]
+
+    def _only_evaluates(self, groups: Sequence[RankGroup]) -> bool:
+        """Return whether groups agree in all compiles but those of inference graphs, and all of them train."""
+        others = []
+        for log in (group.logs[0] for group in groups):
+            phases: dict[str, list[str]] = dict(sql.rows(self.trace, _PHASES, [log]))
+            if not sql.number(self.trace, _TRAINS, [log, log]):
+                return False
+            compiles = sequence(self.trace, "compile_ids", log)
+            others.append([one for one in compiles if phases.get(one.compile_id or "") != ["inference"]])
+        return all(split_strict(others[0], of_log) is None for of_log in others[1:])
 
     def _items(self, basis: Basis, log: int) -> int:
         if basis == "collectives":
