@@ -137,8 +137,13 @@ class CallJudge:
         """Look at what the call returns, which later calls read."""
         with _undisturbed():
             for operand, value in zip(self._plan.results, values, strict=True):
-                if operand.holds is not None and is_plain(value):
+                if not is_plain(value):
+                    continue
+                if operand.holds is not None:
                     self._integrity.look(None, operand.variable, operand.holds, value)
+                elif value.numel() and self._sites and not operand.is_open:
+                    last = len(self._sites) - 1
+                    self.result.unwritten.append(Unwritten(last, self._sites[last], operand.variable, is_result=True))
 
     def finish(self) -> None:
         """Compare what was read with what had been written; no launch waits for this, as the call has ended."""

@@ -76,11 +76,15 @@ class Integrity:
             self._looks.append(_Look(launch, variable, buffer, before, bit_sum(tensor), address, len(self._writes)))
 
     def changes(self) -> Iterator[tuple[int | None, Change]]:
-        """Yield the changed buffers with the launches that read them (None for results), and forget the rest."""
+        """Yield the changed buffers with the launches that read them (None for results), and forget the rest.
+
+        Two buffers in one memory may both change: what overwrote the first one is then left out, as it has one cause.
+        """
+        overwriting: set[tuple[int, int | None]] = set()
         looks, self._looks = self._looks, []
         equal = _are_equal([one.before.sum for one in looks], [one.sum for one in looks])
         for one, is_equal in zip(looks, equal, strict=True):
-            if not is_equal:
+            if not is_equal and (one.address, one.before.launch) not in overwriting:
                 since = -1 if one.before.launch is None else one.before.launch
                 writers = [
                     launch for launch, where in self._writes[: one.writes] if where == one.address and launch > since
@@ -88,6 +92,7 @@ class Integrity:
                 change = Change(
                     one.variable, one.buffer, one.before.launch, writers[-1] if writers else None, one.launch is None
                 )
+                overwriting.update((one.address, writer) for writer in writers)
                 yield one.launch, change
 
     def writers_to(self, tensor: Any) -> set[int]:

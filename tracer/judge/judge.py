@@ -267,7 +267,7 @@ def _records(found: CallVerdicts, graph: int, call: int, step: int, spent_ns: in
             graph, call, step, launch, site, change.variable, True, change.producer, change.writer, change.is_result
         )
     for one in found.unwritten[:MOST_DETAILS]:
-        yield ClobberedInput(graph, call, step, one.launch, one.site, one.variable, False, None, None)
+        yield ClobberedInput(graph, call, step, one.launch, one.site, one.variable, False, None, None, one.is_result)
 
 
 def _buffer(detail: Detail, graph: int, call: int, step: int) -> JudgedBuffer:

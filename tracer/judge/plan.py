@@ -115,6 +115,8 @@ class _Planner:
         self.stored = plan.stored
         self.holds: dict[str, str | None] = {}
         """The buffer whose contents each variable has."""
+        self.stale: set[str] = set()
+        """Variables whose memory was taken over from another buffer and not written since."""
         self.complete: set[str] = set()
         self.tuples: dict[str, LaunchPlan] = {}
         """The launches that returned the tuple of each name."""
@@ -149,9 +151,9 @@ class _Planner:
 
     def _leave(self, statement: ast.Return) -> None:
         names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-        held = ((name, self.holds.get(name)) for name in sorted(names & self.holds.keys()))
+        held = ((name, None if name in self.stale else self.holds[name]) for name in sorted(names & self.holds.keys()))
         self.plan.leave = statement
-        self.plan.results = [Operand(name, "in", buffer) for name, buffer in held if buffer is not None]
+        self.plan.results = [Operand(name, "in", buffer, self._is_open(name)) for name, buffer in held]
 
     def _kind(self, buffer: str) -> tuple[str, str]:
         found = self.stored.buffers.get(buffer) if self.stored is not None else None
@@ -176,6 +178,8 @@ class _Planner:
                 self.holds[name] = name
             else:
                 self.holds[name] = self.holds.get(of, of)
+                if event.event == "reuse" and kind:
+                    self.stale.add(name)
 
     def _item(self, launch: LaunchPlan, name: str, of: str, value: ast.expr | None) -> None:
         """Add a member of what a launch returned to the buffers that it has written."""
@@ -197,10 +201,9 @@ class _Planner:
                 if argument.name == name:
                     whole.setdefault(name, number)
         for name, use in uses.items():
-            buffer = self.holds.get(name, name)
-            is_part = self.stored is not None and name in self.stored.record.parts
-            is_open = is_part or (self.stored is not None and self.stored.may_be_unwritten(name))
-            found.operands.append(Operand(name, use, buffer, is_open, whole.get(name)))
+            is_stale = name in self.stale and use == "in"
+            buffer = None if is_stale else self.holds.get(name, name)
+            found.operands.append(Operand(name, use, buffer, self._is_open(name), whole.get(name)))
         outputs = self._outputs(found.site)
         for name in [*(name for name, use in uses.items() if use != "in"), *launch.bound]:
             if not name.isidentifier():
@@ -210,6 +213,11 @@ class _Planner:
         launches = [one for one in self.holds.items() if one[1] is not None]
         found.operands += [Operand(name, "other", buffer) for name, buffer in launches if name not in uses
                            and name not in found.after]  # fmt: skip
+
+    def _is_open(self, name: str) -> bool:
+        """Return whether a buffer may be unwritten: a concatenation has parts, and a program may want open memory."""
+        stored = self.stored
+        return stored is not None and (name in stored.record.parts or stored.may_be_unwritten(name))
 
     def _outputs(self, site: int) -> list[str]:
         if self.stored is None:
@@ -226,6 +234,7 @@ class _Planner:
             return
         launch.written.append(Written(len(launch.after) - 1, None, name, buffer))
         self.holds[name] = buffer
+        self.stale.discard(name)
         self.complete.add(buffer)
         for whole, parts in (self.stored.record.parts if self.stored is not None else {}).items():
             if buffer in parts and self.complete.issuperset(parts):

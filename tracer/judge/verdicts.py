@@ -49,11 +49,12 @@ class Detail:
 
 @dataclass(frozen=True)
 class Unwritten:
-    """A launch read a buffer to which nothing was written."""
+    """A launch read a buffer to which nothing was written, or the call returned it after its last launch."""
 
     launch: int
     site: int
     variable: str
+    is_result: bool = False
 
 
 @dataclass

@@ -92,7 +92,7 @@ class JudgedBuffer(Record):
 
 @dataclass(frozen=True)
 class ClobberedInput(Record):
-    """A launch read a buffer that is not what its producer wrote, or to which nothing was written."""
+    """A launch read, or a call returned, a buffer that has changed since it was written, or that nothing wrote."""
 
     KIND: ClassVar[str] = "clobbered_input"
     TABLE: ClassVar[str | None] = "clobbered_inputs"
@@ -110,4 +110,5 @@ class ClobberedInput(Record):
     writer: int | None
     """The position of the last launch in between that wrote to the same memory; None if no launch did."""
     is_result: bool = False
-    """Whether no launch reads the buffer, but the call returns it; `launch` is then the one that overwrote it."""
+    """Whether no launch reads the buffer, but the call returns it; `launch` is then the one that overwrote it, or the
+    last one of the call if nothing was written to the buffer."""

@@ -83,6 +83,11 @@ class ClobberedInputRow:
     launch: int | None
     position: int
 
+    @property
+    def is_unwritten_result(self) -> bool:
+        """Whether the call returned the buffer although nothing was written to it, which no launch is guilty of."""
+        return self.is_result and not self.is_written
+
 
 @dataclass(frozen=True)
 class JudgedCount:

@@ -10,8 +10,9 @@ export function verdictSection({ buffers, clobbered }) {
   return [...clobbered.map(clobberedInput), ...buffers.map(judgedBuffer)];
 }
 
-function clobberedInput({ buffer, is_written: isWritten }) {
-  return h("p", { class: "critical-text" }, `✖ ${buffer} ${isWritten ? "is not what its producer wrote." : "was never written."}`);
+function clobberedInput({ buffer, is_written: isWritten, is_result: isResult }) {
+  const unwritten = isResult ? "is returned and was never written." : "was never written.";
+  return h("p", { class: "critical-text" }, `✖ ${buffer} ${isWritten ? "is not what its producer wrote." : unwritten}`);
 }
 
 function judgedBuffer({ buffer, node, verdict, how, of_limit: ofLimit, reason, details }) {

@@ -82,3 +82,27 @@ def test_a_warning_that_the_program_turns_into_an_error_leaves_the_launch_unjudg
         found = judged(memory[:4], memory, value, value + 1, "op:stepscope_tests.warning.default").result
     assert [one.word for one in found.verdicts] == ["unjudged", "unjudged"]
     assert found.verdicts[-1].why_not == "eager code cannot compute it: it is not deterministic"
+
+
+@pytest.mark.parametrize(
+    ("result", "elements", "is_found"),
+    [
+        (Operand("buf3", "in", None), 4, True),
+        (Operand("buf3", "in", None, is_open=True), 4, False),
+        (Operand("buf3", "in", None), 0, False),
+        (Operand("buf2", "in", "buf2"), 4, False),
+    ],
+)
+def test_a_result_to_which_nothing_was_written_is_told(result: Operand, elements: int, is_found: bool) -> None:
+    plan = plan_of(stored("op:aten.sin.default"))
+    plan.results = [result]
+    judge = CallJudge(plan, lambda kernel: True)
+    value, part = torch.ones(4), torch.zeros(4)
+    judge.enter([value])
+    judge.before(0, [value])
+    judge.after(0, [part])
+    judge.leave([torch.empty(elements)])
+    judge.finish()
+    found = [(one.variable, one.launch, one.is_result) for one in judge.result.unwritten]
+    assert found == ([("buf3", 0, True)] if is_found else [])
+    assert judge.result.accuses == is_found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from stepscope.tracer.judge.integrity import bit_sum
+from stepscope.tracer.judge.integrity import Change, Integrity, bit_sum
 
 DTYPES = (torch.bool, torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.float64, torch.complex64)
 
@@ -31,3 +31,19 @@ def test_strides_do_not_hinder_the_sum(dtype: torch.dtype) -> None:
     whole = torch.arange(75).reshape(3, 25).to(dtype)
     for part in (whole[:, 0], whole[:, 3:8], whole[1:2, 5].expand(4), whole[0, 1:4], whole[:0]):
         assert bit_sum(part) == bit_sum(part.clone())
+
+
+def test_two_buffers_in_one_memory_are_one_change() -> None:
+    found, memory = Integrity(), torch.ones(4)
+
+    def launched(launch: int, buffer: str) -> None:
+        memory.fill_(launch + 2)
+        found.wrote_to(memory, launch)
+        found.written(buffer, memory, launch)
+
+    launched(0, "buf0")
+    launched(1, "buf1")
+    found.look(2, "buf0", "buf0", memory)
+    launched(2, "buf2")
+    found.look(None, "buf1", "buf1", memory)
+    assert list(found.changes()) == [(2, Change("buf0", "buf0", 0, 1))]

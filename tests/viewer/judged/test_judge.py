@@ -33,6 +33,18 @@ def test_a_wrong_launch_and_a_changed_input_are_findings(opened: Open) -> None:
     assert (wrong.source.line, wrong.launch, wrong.evidence["bad"]) == (12, 1, 3)
 
 
+def test_a_result_that_was_never_written_accuses_no_kernel(opened: Open) -> None:
+    log = recorded(end=False).record(
+        ClobberedInput(
+            graph=0, call=0, step=0, launch=2, site=2, buffer="buf1", is_written=False, producer=None, writer=None,
+            is_result=True,
+        )
+    )  # fmt: skip
+    (found,) = (one for one in all_findings(opened(log)) if one.kind == "clobbered_input")
+    assert found.title == "graph 0/0 forward returns buf1, to which nothing was written, in 1 call"
+    assert (found.kernel, found.source, found.severity) == (None, None, "critical")
+
+
 def test_the_timeline_has_the_worst_verdict_on_each_launch(opened: Open) -> None:
     trace = opened(judged_run())
     whole, narrow, unjudged = timeline(trace, 0, 0), timeline(trace, 0, 0, width=1), timeline(trace, 0, 1)

@@ -1,13 +1,13 @@
 """In a judged step, a launch read a buffer whose contents are not those that its producer wrote in the same call,
-although no launch should have changed them: its memory was reused too early. Or it read a buffer to which nothing was
-written. The launch itself may be right; it got wrong inputs."""
+although no launch should have changed them: its memory was reused too early. Or a launch read, or the call returned, a
+buffer to which nothing was written. A launch that read it may be right; it got wrong inputs."""
 
 from __future__ import annotations
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, program_name, rule_of
 from stepscope.viewer.findings.judged.shown import links_of, page_of
 from stepscope.viewer.findings.values.operations import source_line
-from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row, site_rows
 from stepscope.viewer.judged.queries.judged import clobbered_inputs, launch_at
 from stepscope.viewer.judged.rows import ClobberedInputRow
 from stepscope.viewer.overview.rows import Finding
@@ -30,7 +30,10 @@ def _finding(evidence: Evidence, group: list[ClobberedInputRow]) -> Timed:
     name = program_name(trace, row.graph, row.buffer)
     producer, producer_kernel = _launch(trace, row, row.producer)
     writer, writer_kernel = _launch(trace, row, row.writer)
-    if not row.is_written:
+    if row.is_unwritten_result:
+        what = f"returns {name}, to which nothing was written"
+        proof = [f"the code allocates {row.buffer} for a value of the graph, and no launch of the call wrote to it"]
+    elif not row.is_written:
         what = f"reads {name}, to which nothing was written"
         proof = [f"no launch of the call wrote to {row.buffer} before launch {row.launch}"]
     elif row.is_result:
@@ -41,10 +44,12 @@ def _finding(evidence: Evidence, group: list[ClobberedInputRow]) -> Timed:
         by = f"launch {writer} ({writer_kernel}) wrote to its memory" if writer else "no launch wrote to its memory"
         proof = [f"{f'launch {producer} wrote it' if producer else 'it was given'}; in between, {by}"]
     seen = f"in {plural(len(group), 'call')}"
+    graph = graph_row(trace, row.graph) if row.is_unwritten_result else None
+    subject = f"graph {graph_label(row.graph, graph.compile_id, graph.phase)}" if graph is not None else row.kernel
     return row.time_unix_ns, Finding(
         kind="clobbered_input",
         severity="critical",
-        title=f"{row.kernel} {what}, {seen}",
+        title=f"{subject} {what}, {seen}",
         rule=rule_of(__doc__),
         evidence={
             **attributes(row, "step", "launch", "buffer", "is_written"),
@@ -56,11 +61,12 @@ def _finding(evidence: Evidence, group: list[ClobberedInputRow]) -> Timed:
         },
         page=page_of(row),
         rank=evidence.rank_of(row.log),
-        source=source_line(site),
+        source=None if row.is_unwritten_result else source_line(site),
         proof=proof,
         links=links_of(row),
         argument=row.buffer,
-        **attributes(row, "graph", "kernel", "log"),
+        kernel=None if row.is_unwritten_result else row.kernel,
+        **attributes(row, "graph", "log"),
         **attributes(row, "step", "launch", "buffer"),
     )
 
