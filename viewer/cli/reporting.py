@@ -61,6 +61,7 @@ def _kinds(_context: click.Context, _option: click.Parameter, text: str | None) 
     help="--redact: keep these kinds of texts; commas separate user, host, paths, environment, source, constants, "
     "texts, names, values.",
 )
+@click.option("--against", metavar="B", help="Compare the trace with trace B, or with a part of it such as B#step=3.")
 @click.option("--note", "text", metavar="TEXT", help="Put this text on the first page.")
 @click.option(
     "--max-size",
@@ -84,6 +85,7 @@ def report(
     form: str | None,
     redact: bool,
     keep: frozenset[str] | None,
+    against: str | None,
     text: str | None,
     max_size: int | None,
     embed: int,
@@ -101,7 +103,9 @@ def report(
     with progress, open_trace(chosen(trace, latest)) as opened:
         _refuse_log(opened, out)
         kept = keep or frozenset()
-        ticket = gather(opened, redact=redact, keep=kept, note=text, source_link=source_link, say=progress.say)
+        ticket = gather(
+            opened, redact=redact, keep=kept, note=text, source_link=source_link, against=against, say=progress.say
+        )
         data = _made(ticket, form, max_size, embed, progress)
         progress.clear()
         _write(out, data)

@@ -19,6 +19,8 @@ class Contents:
     """The contents of a report, and sentences about what it leaves out."""
 
     overview: Overview
+    against: str | None = None
+    """Name of the trace with which the report's is compared."""
     mini_curves: list[Any] = field(default_factory=list)
     """Curves of the graphs with the highest peaks, for the first page."""
     mini_curves_left: int = 0

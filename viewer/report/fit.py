@@ -100,6 +100,7 @@ _PARTS: tuple[tuple[str, Callable[[Contents], bool]], ...] = (
     ("the pages of buffers", _buffers),
     ("the steps that no finding names", _steps),
     ("the memory curves of graphs", _memory),
+    ("the comparison", lambda contents: _cleared(contents, "comparison")),
     ("the pages of compiles", _compiles),
     ("the pages of graphs", _graphs),
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stepscope.tracer._version import __version__
+from stepscope.viewer.compare.text import render as comparison_text
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.filters import evidence_parts
@@ -73,6 +74,8 @@ def _sections(ticket: Ticket) -> Iterator[Section]:
         yield Section("the number of findings", f"… and {rest:,} more findings.", 0)
     if overview.notes:
         yield Section("what the findings rest on", "\n".join(prose(note) for note in overview.notes), 1)
+    if comparison := ticket.contents.shown["comparison"]:
+        yield Section("the comparison", "### Compared with another run\n" + block(comparison_text(comparison)), 5)
     yield Section("the heading", "### Measured", 0)
     yield from _facts(ticket)
     yield Section("the tables of steps, graphs and compiles", _measured(ticket), 10)

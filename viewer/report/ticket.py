@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.overview.summary import summary
 from stepscope.viewer.redaction import scan
@@ -76,13 +77,17 @@ def gather(
     keep: frozenset[str] = frozenset(),
     note: str | None = None,
     source_link: str | None = None,
+    against: str | None = None,
     say: Say = silent,
 ) -> Ticket:
     """Collect the contents of a ticket. With `redact`, the ticket holds only texts that provably come from no program,
-    file or machine, those of the kinds `keep`, no note and no links to source."""
+    file or machine, those of the kinds `keep`, no note and no links to source. With `against`, it holds the comparison
+    with that trace. Raises StepscopeError if that is impossible, or is to be redacted."""
+    if redact and against is not None:
+        raise StepscopeError("A comparison shows names and code of two runs: give --redact or --against, not both.")
     say("collecting the findings")
     answer = summary(trace)
-    contents = collect(trace, say)
+    contents = collect(trace, say, against)
     if not redact:
         return Ticket(trace, contents, answer, well_formed(note) if note else None, source_link)
     say("removing what the program, its files and its machine named")
@@ -100,9 +105,9 @@ def gather(
     return Ticket(trace, contents, answer, redaction=redaction)
 
 
-def collect(trace: Trace, say: Say = silent) -> Contents:
+def collect(trace: Trace, say: Say = silent, against: str | None = None) -> Contents:
     """Collect the contents of the report; a part that fails is left out and named."""
-    contents = Contents(overview(trace))
+    contents = Contents(overview(trace), against)
     capabilities = registry.in_report()
     with failures() as failed:
         for done, capability in enumerate(capabilities):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from stepscope.viewer.findings.crash.launch_deaths import launch_deaths
+from stepscope.viewer.judged.queries.verdicts import judged_launches
 from stepscope.viewer.report.contents import Contents, chosen
 from stepscope.viewer.speed.queries.splits import step_split
 from stepscope.viewer.steps.marks import curve_marks, step_marks
@@ -46,6 +47,12 @@ def collect(trace: Trace, contents: Contents) -> None:
         room = max(0, room - len(picture.launches.launch))
         shown.append((row, picture))
     _collect_panels(trace, contents, [picture for _, picture in shown])
+    contents.shown["verdicts"] = {
+        one.launch: one
+        for row, _ in shown
+        for one in part(f"The verdicts on step {row.step}", [], judged_launches, trace, row.log, row.step)
+        if one.launch is not None
+    }
     contents.shown["places"] = part("The findings of steps", {}, finding_places, trace, contents.overview.findings)
     contents.shown["steps"] = sorted(shown, key=lambda pair: (pair[0].log, pair[0].step))
     contents.shown["splits"] = {
@@ -71,13 +78,14 @@ def data(contents: Contents) -> dict[str, Any]:
             for run in overview.runs
         },
         "deaths": contents.shown["deaths"],
+        "judged": contents.shown["verdicts"],
     }
 
 
 def _without_values(page: LaunchPage | None) -> LaunchPage | None:
-    """Return a panel without the parts that differ between calls: values, and the role in a death. Its code has
-    coloured lines, too."""
-    return page and replace(page, launch=replace(page.launch, values=[], code=None), death=None)
+    """Return a panel without the parts that differ between calls: values, the verdict of the judge, and the role in a
+    death. Its code has coloured lines, too."""
+    return page and replace(page, launch=replace(page.launch, values=[], code=None), death=None, judged=None)
 
 
 def _collect_panels(trace: Trace, contents: Contents, timelines: Iterable[Timeline]) -> None:

@@ -63,7 +63,7 @@ CAPABILITIES = (
         has_filters=True,
         in_report=True,
     ),
-    Capability("compare", (Section("Compare", "/compare"),), has_filters=True),
+    Capability("compare", (Section("Compare", "/compare"),), has_filters=True, in_report=True),
     Capability("judged", (Section("Judge", "/judge", "judged_launches", least=1),), has_filters=True),
     Capability("ranks", (Section("Ranks", "/ranks", "logs", least=2),), in_report=True),
     Capability("problems", in_report=True),

@@ -1,7 +1,7 @@
 // The launches in a report, which has one panel for the same launch of identical calls.
 
 /** Returns the panel of a launch, copied from the same launch of an identical call and adapted to this one. */
-export function launchOf({ panels, calls, values, deaths }, timeline, id) {
+export function launchOf({ panels, calls, values, deaths, judged }, timeline, id) {
   const [index, ids] = calls.find(([, ids]) => ids.includes(id)) ?? [];
   const panel = ids && panels[index][ids.indexOf(id)];
   if (!panel) return null;
@@ -40,6 +40,7 @@ export function launchOf({ panels, calls, values, deaths }, timeline, id) {
     },
     code_lines,
     death: deaths?.[id] ?? null,
+    judged: judged?.[id] ?? null,
   };
 }
 

@@ -42,3 +42,9 @@ test("the lines of a site are those of its panel, each once", () => {
   assert.deepEqual(of(7).map((one) => one.line), [3, 5]);
   assert.deepEqual(of(8), []);
 });
+
+test("the verdict of the judge is that of the launch, not of the panel it shares", () => {
+  const judged = { 16: "wrong" };
+  assert.equal(launchOf({ ...data, judged }, timeline, 16).judged, "wrong");
+  assert.equal(launchOf({ ...data, judged }, timeline, 14).judged, null);
+});

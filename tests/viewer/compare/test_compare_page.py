@@ -12,6 +12,10 @@ import pytest
 
 from stepscope.viewer.compare.compare import compare, wanted
 from stepscope.viewer.compare.html import render_html
+from stepscope.viewer.errors import StepscopeError
+from stepscope.viewer.report.markdown import render_markdown
+from stepscope.viewer.report.ticket import gather
+from stepscope.viewer.report.write import render_ticket
 from stepscope.viewer.store.open import open_trace
 from tests.logs.synthetic import recorded
 from tests.logs.value_logs import Stat
@@ -141,3 +145,21 @@ def test_the_pages_of_a_trace_lead_to_comparisons(client: Client) -> None:
     assert STEPS.format(1, 2) in links["/steps/2?log=0"]
     assert STEPS.format(0, 1) in links[STEPS.format(1, 2)], "the key < leads to the steps before"
     assert STEPS.format(2, 1) in links[STEPS.format(1, 2)], "both sides can be swapped"
+
+
+def test_a_report_holds_its_comparison(folder: Path) -> None:
+    ours, theirs = folder / "a.log", str(folder / "b.log")
+    command = compare(wanted(str(ours)), wanted(theirs))
+    with open_trace(ours) as trace:
+        ticket = gather(trace, against=theirs)
+        html, markdown = render_ticket(ticket), render_markdown(ticket)
+        assert "Compared with another run" not in render_markdown(gather(trace))
+        assert not gather(trace).contents.shown["comparison"]
+        with pytest.raises(StepscopeError, match="not both"):
+            gather(trace, against=theirs, redact=True)
+        with pytest.raises(StepscopeError):
+            gather(trace, against=str(folder / "missing.log"))
+    assert ticket.contents.shown["comparison"].verdict == command.verdict
+    assert 'href="#/compare"' in html
+    assert command.sentence.partition(" ")[0] in markdown
+    assert "Compared with another run" in markdown

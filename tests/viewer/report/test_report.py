@@ -47,7 +47,7 @@ def test_a_report_without_a_capability_lacks_its_pages_alone(
     monkeypatch.setattr(registry, "CAPABILITIES", others)
     html = whole_report(trace)
     kept = set(re.findall(r'data-route="([^"?]*)', html))
-    assert {"/", "left out"} <= kept < of_all or room in ("memory", "ranks")
+    assert {"/", "left out"} <= kept < of_all or room in ("compare", "memory", "ranks")
     assert f"#js/{room}/report.js" not in report_write.scripts()
 
 
