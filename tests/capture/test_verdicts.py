@@ -189,3 +189,45 @@ def test_missing_data_that_is_masked_is_no_fault(scripts: Scripts, tmp_path: Pat
     found = [finding for finding in record(scripts, tmp_path, body) if finding.kind == "nonfinite"]
     assert [finding.severity for finding in found] == [severity]
     assert found[0].title.startswith("NaN came in with input data (primals_")
+
+
+_STD = "(VALUE[:size] - VALUE[:size].mean(0)) / (VALUE[:size].std(0) + 1e-5)"
+_DISTANCE = "distance = (weight - VALUE * size).pow(2).sum(-1).sqrt()\n        return distance.mean()"
+_LOG = "p = torch.softmax(weight * size, -1)\n        return -(VALUE.sign() * torch.log(p)).sum(-1).mean()"
+_MASK = (
+    "w = weight.masked_fill(torch.arange(8)[:, None] >= size, -torch.inf)\n        return torch.softmax(w, -1) @ VALUE"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "healthy", "sick", "told"),
+    [
+        (_LOG, 1, 5000, "NaN is made in log"),
+        (_DISTANCE, 2, 1, "NaN is made in the backward of sqrt"),
+        (f"return {_STD} * weight[:size]", 8, 1, "NaN comes from the std of too few elements, a division by the const"),
+        (_MASK, 8, 5, "NaN is made in softmax"),
+    ],
+    ids=["log of softmax", "distance", "std", "mask"],
+)
+def test_what_makes_nan_in_a_fused_kernel(
+    scripts: Scripts, tmp_path: Path, body: str, healthy: int, sick: int, told: str
+) -> None:
+    """The operator and the line are those that made the NaN, and its effects are no findings of their own."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys, stepscope, torch\n"
+        "VALUE, size = torch.arange(64.0).reshape(8, 8) / 64, int(sys.argv[2])\n"
+        "@torch.compile\n"
+        "def model(weight):\n"
+        f"        {body}\n"
+        "weight = VALUE.clone().requires_grad_()\n"
+        "with stepscope.trace(sys.argv[1], level='values'):\n"
+        "    model(weight).sum().backward()\n"
+    )
+    for size, expected in ((healthy, []), (sick, [told])):
+        folder = tmp_path / str(size)
+        program = f"import runpy, sys; sys.argv.append('{size}'); runpy.run_path({str(script)!r})"
+        found = [finding for finding in record(scripts, folder, program) if finding.kind == "nonfinite"]
+        assert [finding.title[: len(told)] for finding in found] == expected
+    assert found[0].severity == "critical"
+    assert "masked_fill" not in body or "masked_fill (" in found[0].title

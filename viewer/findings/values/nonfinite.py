@@ -1,17 +1,18 @@
 """The finding names the first launch that wrote a NaN although none of its inputs holds one; all of its inputs were
-read. If one of its inputs holds an infinity, that infinity caused the NaN. A NaN among the inputs of a graph is traced
-back through graphs, backward passes and steps to an earlier tensor of the same log with the same statistics; if there
-is none, the NaN came from outside. If an input was not read, or was only sampled, or if the launch writes an input of
-the graph whose earlier content was not read, the launch is where the NaN was first seen, and its origin is unknown; if
-the same log has an earlier NaN, a later one of this sort counts as its effect. An infinity that caused no NaN is
-reported only if all inputs that were read are finite; -inf, in addition, only if the launch has no masking operator
-(where, masked_fill, full, triu, ...) or its kernel does not contain -inf. A NaN or infinite constant in the source of a
-kernel with finite inputs is told as the cause. The finding is critical if the call of the graph leaves the value
-behind, and a warning otherwise, or if the infinity may be meant: that of a logarithm or a division, a constant, and
--inf whose origin is unknown. It is information only if a NaN came in with an input, the launches that read it test for
-NaN (isnan, nan_to_num, nansum, ...), and no launch of the log wrote one. Launches of one log that compute the same
-operators of the same lines of the model share a finding. The backward of an operator that makes NaN in the steps in
-which the operator made it is a part of the operator's finding."""
+read. If one of its inputs holds an infinity, that infinity caused the NaN. A NaN among the inputs of a graph is
+traced back through graphs, backward passes and steps to an earlier tensor of the same log with the same statistics;
+if there is none, the NaN came from outside. If an input was not read, or was only sampled, or if the launch writes
+an input of the graph whose earlier content was not read, the launch is where the NaN was first seen, and its origin
+is unknown; if the same log has an earlier NaN, a later one of this sort counts as its effect. An infinity that
+caused no NaN is reported only if all inputs that were read are finite; -inf, in addition, only if the launch has no
+masking operator (where, masked_fill, full, triu, ...) or its kernel does not contain -inf. A NaN or infinite
+constant that the source of a kernel with finite inputs computes with, or a division by the constant 0, is told as
+the cause. The finding is critical if the call of the graph leaves the value behind, and a warning otherwise, or if
+the infinity may be meant: that of a logarithm or a division, a constant, and -inf whose origin is unknown. It is
+information only if a NaN came in with an input, the launches that read it test for NaN (isnan, nan_to_num, nansum,
+...), and no launch of the log wrote one. Launches of one log that compute the same operators of the same lines of
+the model share a finding. The backward of an operator that makes NaN in the steps in which the operator made it is a
+part of the operator's finding."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def _is_its_backward(tracer: Tracer, case: Case, earlier: Case) -> bool:
         return False
     bad: Bad = "nan" if case.is_nan else "inf"
     line, name = place(source_line(forward)), operation(forward, bad=bad)
-    is_same = line != "" and line == place(source_line(backward)) and case.is_nan == earlier.is_nan
+    is_same = line != "" and line == place(source_line(backward, backward=True)) and case.is_nan == earlier.is_nan
     is_its = operation(backward, bad=bad, backward=True).endswith(f"backward of {name}")
     return is_same and is_its and case.how == earlier.how == "made" and case.steps <= earlier.steps
 
@@ -231,7 +232,7 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
         kernel=site.kernel if is_used else None,
         buffer=argument.buffer or None,
         argument=argument.name,
-        source=source_line(site, bad="nan" if case.is_nan else text.infinity(case.hop.row)),
+        source=told.source(case.hop),
         log=flow.log,
         proof=told.proof(),
         links=told.links(),

@@ -28,7 +28,7 @@ from stepscope.viewer.findings.values.origins import (
 )
 from stepscope.viewer.graphs.queries.graphs import graph_label
 from stepscope.viewer.graphs.queries.program_names import program_names
-from stepscope.viewer.graphs.rows import GraphRow
+from stepscope.viewer.graphs.rows import GraphRow, SourceLine
 from stepscope.viewer.overview.rows import ProofLink
 from stepscope.viewer.text.formats import steps_text
 from stepscope.viewer.values.queries.values import LIMITS
@@ -69,10 +69,13 @@ class Told:
             return f"{short_dtype(hop.row.dtype)} overflow in {op}{at}, {steps}"
         if (masked := self._masked(hop)) is not None:
             mask, rows, count = masked
-            return f"{words} is made in {op}{at}, {steps}: {mask} leaves only -inf in {rows:,} of {count:,} rows"
+            where = f"leaves only -inf in {rows:,} of {count:,} rows" if rows else "may leave only -inf in a row"
+            return f"{words} is made in {op}{at}, {steps}: {mask} {where}"
         if (constant := self.tracer.constant(hop)) is not None:
-            return f"{words} comes from {constant} in the kernel of {op}{at}, {steps}"
-        return f"{words} is made in {op}{at}, {steps}"
+            return (
+                f"{words} {'come' if ' and ' in words else 'comes'} from {constant} in the kernel of {op}{at}, {steps}"
+            )
+        return f"{words} {'are' if ' and ' in words else 'is'} made in {op}{at}, {steps}"
 
     def proof(self) -> list[str]:
         """Return what the first launch read and wrote, or what the first and the last launch wrote."""
@@ -92,6 +95,11 @@ class Told:
             f"the content of {named(label)} before the launch was not read, and elements that it does not write keep it"
             for label in map(text.label, kept_by_unwritten(hop.flow))
         ]
+
+    def source(self, hop: Hop) -> SourceLine | None:
+        """Return the line of the model of a launch that most likely made what the case is about."""
+        site = self.tracer.site(hop.flow.site)
+        return source_line(site, bad=self._bad(hop), backward=self._is_backward(hop))
 
     def links(self) -> list[ProofLink]:
         hop, grown = self.case.hop, self.case.grown_from
@@ -121,17 +129,19 @@ class Told:
     def _masked(self, hop: Hop) -> tuple[str, int, int] | None:
         """Return the mask that leaves no finite element in rows of a softmax, the number of these rows, and of all.
 
-        The launch wrote the maximum of each row: as many of these are -inf as the NaN fill rows. Otherwise None."""
+        If the launch wrote the maximum of each row, as many of these are -inf as the NaN fill rows. If it wrote none,
+        but its kernel masks with -inf, the numbers are 0. Otherwise None."""
         site, made = self.tracer.site(hop.flow.site), hop.row
         mask = next((name for name in _MASKS if any(name in one for one in operators(site))), None)
         if mask is None or not made.nan or made.looked_at < made.numel or self._name(hop) != "softmax":
             return None
         at = place(next((stack[-1] for stack in site.stacks if stack and mask in stack[-1].code), None))
-        for maxima in (row for argument in hop.flow.outputs for row in argument.after):
+        found = [row for argument in hop.flow.outputs for row in argument.after if row.negative_infinity]
+        for maxima in found:
             rows = maxima.negative_infinity or 0
-            if rows and maxima.looked_at == maxima.numel and rows * made.numel == made.nan * maxima.numel:
+            if maxima.looked_at == maxima.numel and rows * made.numel == made.nan * maxima.numel:
                 return f"{mask}{at}", rows, maxima.numel
-        return None
+        return (f"{mask}{at}", 0, 0) if not found and self.tracer.has_minus_infinity(site) else None
 
     def _before(self) -> str:
         """Return the infinity that a launch whose inputs were not all read had among them."""
@@ -181,8 +191,7 @@ class Told:
 
     def _at(self, hop: Hop) -> str:
         """Return the line of the model that a launch computes, or its kernel if the line is unknown."""
-        site = self.tracer.site(hop.flow.site)
-        line = place(source_line(site, bad=self._bad(hop)))
+        site, line = self.tracer.site(hop.flow.site), place(self.source(hop))
         return line or (f" ({site.kernel})" if site.kernel != self._name(hop) else "")
 
     def _bad(self, hop: Hop) -> Bad:

@@ -70,7 +70,8 @@ def operation(site: SiteRow, *, bad: Bad = "nan", backward: bool = False) -> str
     """
     if names := _in_name(site):
         return _listed(names)
-    line = source_line(site, bad=bad)
+    bad = _bad_of(site, bad)
+    line = source_line(site, bad=bad, backward=backward)
     if site.kind in ("cpp", "triton"):
         name = _of_fused(site, line, bad, backward)
     else:
@@ -109,18 +110,32 @@ def places(site: SiteRow) -> str:
     return f" ({' and '.join([*found, *rest])})" if found else ""
 
 
-def source_line(site: SiteRow, *, bad: Bad = "nan") -> SourceLine | None:
-    """Return the line of the model that a launch computes, of several the one most likely to make `bad` elements."""
+def source_line(site: SiteRow, *, bad: Bad = "nan", backward: bool = False) -> SourceLine | None:
+    """Return the line of the model that a launch computes, of several the one most likely to make `bad` elements.
 
-    def weight(line: SourceLine) -> tuple[bool, int]:
-        risks = _risks(line.code, [site.kernel], bad)
-        return bad == "-inf" and "log" in risks, len(risks)
+    In a `backward` graph the kernel's name has the operators of the gradient, so the code of the line alone counts.
+    The gradients of softmax and exp are products of finite elements.
+    """
+    bad = _bad_of(site, bad)
+    names = [name for name in RISKY if name not in ("softmax", "exp")] if backward else [site.kernel]
+
+    def weight(line: SourceLine) -> tuple[bool, bool, int]:
+        risks = _risks(line.code, names, bad)
+        return bad == "-inf" and "log" in risks, risks != ["div"] or "/" in line.code, len(risks)
 
     return max((stack[-1] for stack in site.stacks if stack), key=weight, default=None)
 
 
 def short_dtype(dtype: str) -> str:
     return _DTYPES.get(dtype, dtype)
+
+
+def _bad_of(site: SiteRow, bad: Bad) -> Bad:
+    """Return ``-inf`` for the NaN of a logarithm of a softmax: where softmax gives 0, it is the logarithm's -inf that
+    becomes NaN. Only a mask lets softmax make NaN of finite elements."""
+    names = {_plain(name.rpartition(".")[2]) for name in operators(site)}
+    is_of_log = bad == "nan" and {"softmax", "log"} <= names and not names & {"where", "masked_fill", "full"}
+    return "-inf" if is_of_log else bad
 
 
 def _bare(kernel: str) -> str:

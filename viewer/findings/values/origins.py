@@ -28,10 +28,12 @@ _MASK_MAKERS = re.compile(
 _LEAVES_MEMORY = re.compile(r"(?:^|[._:/])(?:empty|empty_like|empty_strided|new_empty)(?:$|[._\d])")
 _MINUS_INFINITY = re.compile(r"-\s*(?:std::numeric_limits<[^<>]*>::infinity\(\)|INFINITY|inf\b)|float\(['\"]-inf")
 _CONSTANT = re.compile(
-    r"\btmp\d+ = -?(?!tl\.where)(?:[\w:.]+(?:<[\w:]+>)?\((?:\[[1, ]*\], )?)*?"
-    r"(?P<value>-?std::numeric_limits<[^<>]*>::(?:infinity|quiet_NaN)\(\)|float\(['\"](?:nan|-?inf)['\"]\))"
+    r"\b(?P<name>tmp\d+) = -?(?!tl\.where)(?:[\w:.]+(?:<[\w:]+>)?\((?:\[[1, ]*\], )?)*?"
+    r"(?P<value>-?std::numeric_limits<[^<>]*>::(?:infinity|quiet_NaN)\(\)|float\(['\"](?:nan|-?inf)['\"]\)|0\.0\b)"
 )
-"""Constants in the source of kernels; initial values of reductions and of padding are none."""
+"""Constants in the source of kernels that may cause NaN or infinities; initial values of reductions and of padding are
+none."""
+_SPREADS = ("std", "var")
 _CHECKS_FOR_NAN = re.compile(
     r"(?:^|[._:/])(?:xlogy|xlog1py|angle|sgn|\w*quantile|\w*nanm\w+|\w*nll_loss\w*|renorm|igammac?|\w*cdist\w*)(?:$|[._\d])"
 )
@@ -206,16 +208,26 @@ class Tracer:
         return source is None or bool(_MINUS_INFINITY.search(source))
 
     def constant(self, hop: Hop) -> str | None:
-        """Return ``a NaN constant`` or ``an infinite constant`` if the kernel that made a value contains one that is
-        its cause: a NaN, or an infinity of the same sign. Negative infinities, which masks use, explain no NaN."""
+        """Return ``a NaN constant``, ``an infinite constant`` or ``a division by the constant 0`` if the kernel that
+        made a value computes with one that is its cause: a NaN, or an infinity of the same sign. Negative infinities,
+        which masks use, explain no NaN."""
         if hop.row.moment != "after" or bad_inputs(hop.flow, is_bad):
             return None
         site = self.site(hop.flow.site)
-        signs = {_sign(found) for found in _CONSTANT.finditer(self._kernel_source(site) or "")}
+        source = self._kernel_source(site) or ""
+        signs = {_sign(found) for found in _CONSTANT.finditer(source) if _is_computed_with(source, found)}
         if is_nan(hop.row) and "nan" in signs and not any(_CHECKS_FOR_NAN.search(name) for name in operators(site)):
             return "a NaN constant"
+        if "0" in signs:
+            spread = next((name for name in _SPREADS if any(name in one for one in operators(site))), None)
+            division = "a division by the constant 0"
+            return f"the {spread} of too few elements, {division}," if spread is not None else division
         is_one = hop.row.positive_infinity or is_nan(hop.row)
         return "an infinite constant" if ("+" if is_one else "-") in signs else None
+
+    def has_minus_infinity(self, site: SiteRow) -> bool:
+        """Return whether the source of a kernel contains -inf, as masks write it."""
+        return _MINUS_INFINITY.search(self._kernel_source(site) or "") is not None
 
     def _kernel_source(self, site: SiteRow) -> str | None:
         """Return the source of a kernel that Inductor wrote, or None if the log does not have it."""
@@ -224,7 +236,23 @@ class Tracer:
         return None if code is None or begin is None else code[begin.end() :].partition("'''")[0]
 
 
+def _is_computed_with(source: str, constant: re.Match[str]) -> bool:
+    """Return whether a kernel computes with a constant: an infinity or NaN that is not only compared, or a 0 that
+    divides."""
+    copies = [(constant["name"], constant.end())]
+    for name, begin in copies:
+        scope = re.split(rf"\b{name} = ", source[begin:], maxsplit=1)[0]
+        copied = list(re.finditer(rf"\b(tmp\d+) = [\w:.<>]+\({name}[,)]", scope))
+        copies += [(copy[1], begin + copy.end()) for copy in copied]
+        used = re.sub(rf"[=!<>]=? {name}\b|\b{name} [=!<>]=? |= [\w:.<>]+\({name}[,)]", "", scope)
+        if re.search(rf"/ {name}\b" if _sign(constant) == "0" else rf"\b{name}\b", used):
+            return True
+    return False
+
+
 def _sign(constant: re.Match[str]) -> str:
+    if constant["value"] == "0.0":
+        return "0"
     return "nan" if "nan" in constant["value"].lower() else "-" if "-" in constant[0] else "+"
 
 
