@@ -68,3 +68,41 @@ def test_a_cache_that_was_filled_without_stepscope_is_judged(tmp_path: Path) -> 
     assert again == {}
     (log,) = (tmp_path / "again").glob("*.log")
     assert {graph["cached"] for graph in read(log)["graph"]} == {True}
+
+
+LOSSES = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+@torch.compile
+def loss(logits, target):
+    return nn.functional.cross_entropy(logits[:, :-1].reshape(-1, 128).float(), target[:, 1:].reshape(-1))
+
+net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4))
+compiled = torch.compile(net)
+
+@torch.compile
+def scores(value):
+    start = torch.full((6,), -1e4)
+    start[0] = 0
+    return torch.logsumexp(value + start, 1).mean()
+
+for _ in range(5):
+    with torch.no_grad():
+        loss(torch.randn(4, 24, 128, dtype=torch.bfloat16), torch.randint(0, 128, (4, 24)))
+    (compiled(torch.randn(4, 3, 8, 8)).square().mean() + scores(torch.randn(4, 6, requires_grad=True))).backward()
+"""
+
+
+def test_the_judge_accuses_no_healthy_loss_and_holds_no_tensor(tmp_path: Path) -> None:
+    """A kernel keeps the logarithm to itself in the memory of its argument, and some launches cannot be judged."""
+    (tmp_path / "losses.py").write_text(LOSSES)
+    command = [*COMMAND, "run", "--judge", "last", "-o", tmp_path / "trace", "--", tmp_path / "losses.py"]
+    run = python_processes.run(command, env=clean_environment(tmp_path / "cache"), timeout=500)
+    assert run.returncode == 0, run.stderr[-3000:]
+    answer = python_processes.run([*COMMAND, "summary", tmp_path / "trace", "--json"], check=True)
+    summary = json.loads(answer.stdout)
+    assert summary["counts"]["judged_launches"] > 0
+    found = [(one["kind"], one["title"]) for one in summary["findings"]]
+    assert [one for one in found if one[0] in ("wrong_kernel", "lifetime_mismatch", "reference_cycle")] == []

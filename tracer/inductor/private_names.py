@@ -75,7 +75,9 @@ PRIVATE_NAMES = (
     PrivateName("torch._inductor.memory.compute_memory_timeline", _ESTIMATE),
     PrivateName("torch._inductor.virtualized.V", RECORDING, ("graph",)),
     PrivateName(
-        "torch._inductor.graph.GraphLowering", RECORDING, ("graph_inputs", "constants", "removed_buffers", "sizevars")
+        "torch._inductor.graph.GraphLowering",
+        RECORDING,
+        ("graph_inputs", "constants", "removed_buffers", "inplaced_to_remove", "sizevars"),
     ),
     PrivateName("torch._inductor.ir.MemoryCheckKernel", _CHECKS, since="2.13"),
     PrivateName("torch._inductor.comms.config_comms", _RECOMPUTE),

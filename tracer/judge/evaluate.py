@@ -133,24 +133,30 @@ class Run:
         def operand(name: str) -> Any:
             return self._values[step.needs[name]]
 
-        def view(name: str) -> Any:
-            if name in copies:
-                return copies[name]
-            parent = stored.parent[name]
-            one = stored.nodes[name]
-            if written_nodes(one) or one.target.startswith("function:"):
-                return view(parent)
-            return self._call(name, lambda other: view(other) if other == parent else operand(other))
-
         args = list(self._decoded(node.args, operand))
         for position in written_arguments(node.target):
             argument = members_of(node.args)[position]  # type: ignore[index]
             members = members_of(argument)
             names = [node_of(one) for one in (members if members is not None else [argument])]
-            views = [view(name) if name is not None else None for name in names]
+            views = [self._view(name, copies, step) if name is not None else None for name in names]
             args[position] = views if members is not None else views[0]
         function_of(node.target)(*args, **self._decoded(node.kwargs, operand))
         return copies
+
+    def _view(self, name: str, copies: Mapping[str, Any], step: Step) -> Any:
+        """Return a view of a copy, as the program made it of the original.
+
+        A closure that calls itself would keep the tensors alive until the garbage collector runs.
+        """
+        if name in copies:
+            return copies[name]
+        stored, node = self._stored, self._stored.nodes[name]
+        parent = stored.parent[name]
+        if written_nodes(node) or node.target.startswith("function:"):
+            return self._view(parent, copies, step)
+        return self._call(
+            name, lambda one: self._view(one, copies, step) if one == parent else self._values[step.needs[one]]
+        )
 
 
 def copied(tensor: Any) -> Any:

@@ -40,7 +40,8 @@ class Recomputation:
     ) -> None:
         self._stored, self._group, self._given, self._symbols = stored, group, given, symbols
         self._after = after
-        self._done: dict[str, Mapping[Value, Any] | CannotJudge] = {}
+        self._done: dict[str, Mapping[Value, Any] | str] = {}
+        """Values by mode, or why there are none; an exception would hold its frames, and they the program's tensors."""
         targets = {one.value.node for one in group.written if one.value is not None}
         spacings = {name: _spacing(stored.nodes[name].dtype) for name in {*group.fragment.nodes(), *targets}}
         self._spacing = max(spacings.values(), default=0.0)
@@ -81,26 +82,26 @@ class Recomputation:
         if name not in self._done:
             self._done[name] = self._evaluated(mode)
         found = self._done[name]
-        if isinstance(found, CannotJudge):
-            raise found
+        if isinstance(found, str):
+            raise CannotJudge(found)
         result = found[value]
         if not hasattr(result, "dtype"):
             raise CannotJudge("the reference is no tensor")
         return result
 
-    def _evaluated(self, mode: Mode) -> Mapping[Value, Any] | CannotJudge:
+    def _evaluated(self, mode: Mode) -> Mapping[Value, Any] | str:
         device = next((one.device for one in self._after if hasattr(one, "device")), "cpu")
         run = Run(self._stored, self._group.fragment, self._leaf, self._symbols, device, mode)
         try:
             return run.targets()
         except CannotJudge as error:
-            return error
+            return str(error)
         except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError, AttributeError, Warning) as error:
             if is_out_of_memory(error):
-                return CannotJudge(NO_MEMORY)
+                return NO_MEMORY
             what = "float64" if mode.double else "eager code"
             lines = str(error).splitlines() or [repr(error)]
-            return CannotJudge(f"{what} cannot compute it: {lines[0][:160]}")
+            return f"{what} cannot compute it: {lines[0][:160]}"
 
     def _leaf(self, value: Value) -> Any:
         position, place = self._group.leaves[value]

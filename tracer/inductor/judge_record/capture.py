@@ -69,6 +69,11 @@ class JudgeTap:
                 also.append((node.name, place))  # the input was replaced by a copy
                 found[node.name] = Place(own, node.size, node.stride, 0)
         numbers = ((name, places.symbol_of(one)) for name, one in lowered.results.items() if name not in found)
+
+        def is_written(place: Place) -> bool:
+            """Return whether a kernel stores the value, which it keeps to itself if nothing else reads it."""
+            return place.buffer not in graph.removed_buffers and place.buffer not in graph.inplaced_to_remove
+
         outputs = {
             node.get_name(): [buffer.get_name() for buffer in node.get_outputs()]
             for fused in graph.scheduler.nodes
@@ -77,9 +82,9 @@ class JudgeTap:
         return GraphRecord(
             graph.name,
             lowered.nodes,
-            found,
+            {name: place for name, place in found.items() if is_written(place)},
             {name: symbol for name, symbol in numbers if symbol is not None},
-            also,
+            [(name, place) for name, place in also if is_written(place)],
             places.buffers_of(graph),
             places.parts_of(graph),
             outputs,
