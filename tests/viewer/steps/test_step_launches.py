@@ -52,3 +52,19 @@ def test_merged_launches_are_those_of_the_index(from_part: float, to_part: float
         )
     )  # fmt: skip
     assert columns.site == [sites[launch] for launch in columns.launch]
+
+
+def test_of_calls_that_share_a_pixel_the_longest_stays_until_zooming_shows_all(tmp_path: Path) -> None:
+    log = tmp_path / "long.log"
+    write_log(log, steps=3)
+    with open_trace(log, index_dir=tmp_path) as trace:
+        row = list_steps(trace)[1]
+        assert row.end_ns is not None
+        pixel = (row.end_ns - row.start_ns) // 4
+        starts: dict[int, int] = dict(sql.rows(trace, "SELECT call, start_ns FROM calls WHERE step = 1"))
+        whole, finer = timeline(trace, 0, 1, width=4), timeline(trace, 0, 1, width=100_000)
+        assert whole is not None and finer is not None
+    pixels = [starts[call.call] // pixel for call in whole.calls]
+    assert sorted(pixels) == sorted({start // pixel for start in starts.values()})
+    assert len(whole.calls) < len(starts) == len(finer.calls)
+    assert max(whole.launches.count) > 1 == max(finer.launches.count)

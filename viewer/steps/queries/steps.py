@@ -20,6 +20,9 @@ KEPT = 64
 _CALLS = """
     SELECT call, graph, function, parent, depth, thread, start_ns, duration_ns, launches, state FROM calls
     WHERE log = $log AND step = $step AND start_ns <= $stop AND start_ns + coalesce(duration_ns, 0) >= $start
+    QUALIFY duration_ns IS NULL OR duration_ns >= $pixel OR row_number() OVER (
+        PARTITION BY thread, depth, start_ns // $pixel ORDER BY duration_ns DESC NULLS FIRST, start_ns
+    ) = 1
     ORDER BY duration_ns DESC LIMIT $most
 """
 _SPANS = """
@@ -37,7 +40,8 @@ def timeline(
 ) -> Timeline | None:
     """Return the timeline of a step, or of a window of it (monotonic ns), or None if there is no such step.
 
-    If a thread has more than 2 * `width` launches in the window, those narrower than a pixel are merged.
+    If a thread has more than 2 * `width` launches in the window, those narrower than a pixel are merged, and of the
+    calls that start in the same pixel those narrower than a pixel are left out except the longest.
     """
     row = step_row(trace, log, step)
     if row is None:
@@ -52,7 +56,10 @@ def timeline(
         columns.health.clear()
     if not judged_launches(trace, log, step):
         columns.verdict.clear()
-    calls, labels = sql.rows(trace, _CALLS, {**window, "step": step, "most": 4 * width}), trace.once(_labels)
+    # A page fetches a narrower window only where launches are merged, so only there calls may be left out.
+    pixel = max(1, (stop - start) // width) if max(columns.count, default=1) > 1 else 1
+    calls = sql.rows(trace, _CALLS, {**window, "step": step, "pixel": pixel, "most": 4 * width})
+    labels = trace.once(_labels)
     of_subgraphs = subgraph_calls_in_step(trace, log, step)
     spans = sql.rows(trace, _SPANS, {**window, "most": 4 * width}) if sql.has_rows(trace, "spans") else []
     return Timeline(
