@@ -110,6 +110,14 @@ def profiled(folder: Path) -> None:
     assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
 
 
+def replicated(folder: Path) -> None:
+    """Two ranks train a model with DistributedDataParallel."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    stepscope = [sys.executable, "-m", "stepscope", "run", "--level", "values", "-o", str(folder / "trace"), "--"]
+    program = ["-m", "tests.capture.replica_program", "healthy"]
+    assert run(folder, *stepscope, *launcher, *program, autoload=True) == 0
+
+
 def clobbered(folder: Path) -> None:
     """A launch whose input was changed, as the judge of a wrapper with such a fault writes it."""
     folder.joinpath("trace").mkdir()
@@ -132,6 +140,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "cpp": (cpp, "run graph cpp_code output_code_N steps launches skipped end"),
     "judged": (judged, "run graph judged_call judged_buffer saved_tensor end"),
     "clobbered": (clobbered, "clobbered_input"),
+    "replicated": (replicated, "run graph replicated_parameters launches values end"),
     "read live": (read_live, "run graph steps launches values end"),
 }
 """Programs, and kinds that each of them writes."""

@@ -15,11 +15,20 @@ from types import FunctionType
 from typing import Any, Protocol
 
 from stepscope.tracer.inductor import code_swap, compat
+from stepscope.tracer.inductor.replicas import replicated
 from stepscope.tracer.inductor.sources import provenance
 from stepscope.tracer.inductor.sources.dynamo_graphs import DynamoGraphs
 from stepscope.tracer.inductor.wrapper_hook import frame_of
 from stepscope.tracer.runtime import launches
-from stepscope.tracer.schema.graphs import Argument, Graph, LaunchSite, MemoryEvent, MemoryStatement, Provenance
+from stepscope.tracer.schema.graphs import (
+    Argument,
+    Graph,
+    LaunchSite,
+    MemoryEvent,
+    MemoryStatement,
+    Provenance,
+    ReplicatedParameters,
+)
 from stepscope.tracer.wrapper.expressions import buffer_of, dotted
 from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource
 from stepscope.tracer.wrapper.storage_points import storages_at_points
@@ -38,6 +47,7 @@ class PlainGraphSink(launches.CallSink, Protocol):
 
     def graph(self, record: Graph, source: str | None) -> None: ...
     def provenance(self, record: Provenance) -> None: ...
+    def replicated_parameters(self, record: ReplicatedParameters) -> None: ...
 
 
 class GraphChecks(Protocol):
@@ -95,6 +105,11 @@ class PlainGraphs:
                 self.dynamo.take(compat.current_compile_id(), module)
         except Exception as error:
             self._sink.failed("captured graph", error)
+        try:
+            for record in replicated(module, compat.current_compile_id()) if self._is_attached else ():
+                self._sink.replicated_parameters(record)
+        except Exception as error:
+            self._sink.failed("replicated parameters", error)
 
     def _on_compiled(self, compiled: Any) -> bool:
         """Put hooks into what a backend returned if it is the graph itself; return whether it is."""

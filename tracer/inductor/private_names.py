@@ -107,6 +107,7 @@ PRIVATE_NAMES = (
     PrivateName("torch._inductor.cpp_builder.CppTorchOptions", RECORDING),
     PrivateName("torch._inductor.utils.get_dtype_size", RECORDING),
     PrivateName("torch.utils._ordered_set.OrderedSet", RECORDING),
+    PrivateName("torch.nn.parallel.DistributedDataParallel", "replicated parameters", ("_comm_hooks",)),
     PrivateName("torch._dynamo.output_graph.OutputGraph", "graphs of backends other than Inductor"),
     PrivateName("torch.fx._lazy_graph_module._LazyGraphModule", "graphs of backends other than Inductor"),
     PrivateName("torch._C._cuda_getCurrentRawStream", "the marks of a CUDA device in the launch ring"),

@@ -177,3 +177,20 @@ class Provenance(Record):
     """The frames that have changed; all others are as they were when the graph was compiled."""
     compiled_unix_ns: int | None = None
     """When the graph was compiled; None if that was in this run, if it is unknown, or if no line has changed since."""
+
+
+@dataclass(frozen=True)
+class ReplicatedParameters(Record):
+    """The inputs of a graph that are parameters which DistributedDataParallel keeps alike on several ranks. The record
+    is written when Dynamo has captured the graph."""
+
+    KIND: ClassVar[str] = "replicated_parameters"
+    TABLE: ClassVar[str | None] = "replicated_parameters"
+
+    compile_id: str
+    expressions: list[str]
+    """Dynamo's expression of each input: ``L['self']._parameters['weight']``."""
+    parameters: list[str]
+    """The name of each parameter in the wrapped module."""
+    ranks: list[int]
+    """The ranks of the process group in which the parameters are alike."""

@@ -147,6 +147,13 @@ CREATE TABLE steps (
     compile_ns BIGINT,               -- duration of these compiles; NULL if the log has no spans
     launches BIGINT, calls BIGINT
 );
+-- Inputs of captured graphs that DistributedDataParallel keeps alike on several ranks.
+CREATE TABLE replicated_parameters (
+    log BIGINT, time_unix_ns BIGINT, compile_id VARCHAR,
+    expressions VARCHAR,             -- JSON list of Dynamo's expressions of the inputs
+    parameters VARCHAR,              -- JSON list of their names in the wrapped module
+    ranks VARCHAR                    -- JSON list of the ranks of the process group
+);
 CREATE TABLE data_waits (            -- waits for a batch of a DataLoader
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,
     workers BIGINT,                  -- num_workers of the loader; NULL if unknown

@@ -1,0 +1,51 @@
+"""Ranks that should hold the same: a difference is named with its step, and healthy twins are silent."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import python_processes
+from tests.capture.conftest import clean_environment
+from tests.capture.replica_program import FIRST_WRONG
+from tests.capture.test_deaths import COMMAND
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.compiles]
+
+
+def found(what: str, ranks: int, folder: Path) -> list[dict[str, Any]]:
+    """Return the findings about replicas of a recorded program."""
+    environment = clean_environment(folder / "cache", TORCH_DEVICE_BACKEND_AUTOLOAD="1", OMP_NUM_THREADS="1")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
+    program = ["-m", "tests.capture.replica_program", what]
+    recorder = [*COMMAND, "run", "--level", "values", "-o", folder / "trace", "--"]
+    ran = python_processes.run([*recorder, *launcher, *program], env=environment, timeout=300)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    answer = json.loads(python_processes.run([*COMMAND, "summary", folder / "trace", "--json"], check=True).stdout)
+    assert answer["counts"]["value_rows"] > 0
+    return [one for one in answer["findings"] if one["kind"] == "replica_difference"]
+
+
+def test_a_change_by_one_rank_is_named_at_its_step(tmp_path: Path) -> None:
+    (finding,) = found("by_hand", 3, tmp_path)
+    assert (finding["severity"], finding["rank"], finding["step"]) == ("critical", 2, FIRST_WRONG)
+    assert finding["evidence"]["parameter"] == "head.bias"
+    assert finding["evidence"]["differing_ranks"] == [2]
+    assert "self.head.bias" in finding["title"]
+    assert "on rank 2 than on the other 2 ranks" in finding["title"]
+
+
+def test_gradients_that_are_not_averaged_drift_after_their_step(tmp_path: Path) -> None:
+    (finding,) = found("around", 2, tmp_path)
+    assert finding["step"] == FIRST_WRONG + 1
+    assert finding["evidence"]["differing_ranks"] == [0, 1]
+    assert finding["evidence"]["parameters"] == 4
+
+
+@pytest.mark.parametrize(("what", "ranks"), [("healthy", 3), ("sharded", 2)])
+def test_ranks_that_may_differ_or_agree_have_no_finding(what: str, ranks: int, tmp_path: Path) -> None:
+    assert found(what, ranks, tmp_path) == []

@@ -1,0 +1,56 @@
+"""Finds the inputs of a captured graph that DistributedDataParallel keeps alike on several ranks.
+
+The recorder may start after the model was wrapped, so that its wrapper is looked for among all objects.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import torch
+from torch import distributed
+
+from stepscope.tracer.schema.graphs import ReplicatedParameters
+
+_DRIFTS = "post_localSGD"
+"""Beginning of the names of hooks with which ranks differ on purpose between averages of their parameters."""
+
+
+def replicated(module: Any, compile_id: str | None) -> list[ReplicatedParameters]:
+    """Return a record for each DistributedDataParallel of which the graph `module` uses parameters."""
+    if compile_id is None or not distributed.is_available() or not distributed.is_initialized():
+        return []
+    inputs = _parameters(module)
+    found = [_of(wrapper, inputs, compile_id) for wrapper in (_wrappers() if inputs else [])]
+    return [record for record in found if record is not None]
+
+
+def _parameters(module: Any) -> dict[int, str]:
+    """Return Dynamo's expressions of the inputs that are parameters, by id; sharded ones are of other classes."""
+    found = {}
+    for node in module.graph.nodes:
+        given = node.meta.get("grapharg") if node.op == "placeholder" else None
+        if given is not None and type(given.example) is torch.nn.Parameter:
+            name = given.source.name
+            found[id(given.example)] = str(name() if callable(name) else name)
+    return found
+
+
+def _wrappers() -> list[torch.nn.parallel.DistributedDataParallel]:
+    kind = torch.nn.parallel.DistributedDataParallel
+    return [one for one in gc.get_objects() if issubclass(type(one), kind)]
+
+
+def _of(wrapper: Any, inputs: dict[int, str], compile_id: str) -> ReplicatedParameters | None:
+    hooks = getattr(wrapper, "_comm_hooks", ())
+    if any(getattr(hook, "__name__", "").startswith(_DRIFTS) for hook, _ in hooks):
+        return None
+    named = wrapper.module.named_parameters()
+    shared = [
+        (inputs[id(one)], name) for name, one in named if id(one) in inputs and name not in wrapper.parameters_to_ignore
+    ]
+    if not shared:
+        return None
+    ranks = distributed.get_process_group_ranks(wrapper.process_group)
+    return ReplicatedParameters(compile_id, [source for source, _ in shared], [name for _, name in shared], ranks)
