@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stepscope.viewer.findings import all_findings
+from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
@@ -231,3 +232,30 @@ def test_what_makes_nan_in_a_fused_kernel(
         assert [finding.title[: len(told)] for finding in found] == expected
     assert found[0].severity == "critical"
     assert "masked_fill" not in body or "masked_fill (" in found[0].title
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_a_custom_operator_that_changes_an_input_unsaid(scripts: Scripts, tmp_path: Path, changes: bool) -> None:
+    body = f"""
+    @torch.library.custom_op("stepscope_test::stats", mutates_args=())
+    def stats(value: torch.Tensor) -> torch.Tensor:
+        return (value.clamp_(-1, 1) if {changes} else value.clamp(-1, 1)).sum(0)
+    @stats.register_fake
+    def _(value):
+        return value.new_empty(value.shape[1:])
+    @torch.compile
+    def model(value):
+        product = value @ value
+        total = torch.ops.stepscope_test.stats(product)
+        return product * 2 + total
+    with stepscope.trace(FOLDER, level="values", verify_before=ASKED):
+        model(VALUE)
+    """
+    found = record(scripts, tmp_path / "asked", body.replace("ASKED", "True"))
+    assert [(finding.kind, finding.severity) for finding in found] == [("changed_without_writer", "critical")] * changes
+    between = "; the custom operator stepscope_test.stats read it in between"
+    assert all(finding.title.endswith(between) for finding in found)
+    folder = tmp_path / "plain"
+    assert record(scripts, folder, body.replace("ASKED", "False")) == []
+    with open_trace(folder, index_dir=folder / "index") as trace:
+        assert any("stepscope_test.stats" in note and "--verify-before" in note for note in overview(trace).notes)

@@ -1,6 +1,6 @@
 """The statistics of a buffer before a launch differ from the statistics of the last write to it in the same call,
-although no launch wrote it in between. Something else changed it: a stray write, another stream, or memory that is
-still in use."""
+although no launch wrote it in between. Something else changed it: a custom operator that does not declare it, which is
+named if it read the buffer in between, a stray write, another stream, or memory that is still in use."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, open
 from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.findings.values.operations import source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.graphs.queries.hidden_aliases import custom_readers
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.changed_values import ChangedValue, changed_values
@@ -35,11 +36,13 @@ def _finding(trace: Trace, change: ChangedValue) -> Timed:
     row, written = change.before, change.written
     sites = {site.site: site for site in site_rows(trace, [row.site, written.site])}
     where, name = launch_place(trace, row.launch), program_name(trace, change.graph, change.name)
+    readers = custom_readers(trace, change.graph, written.site, row.site, change.buffer)
+    between = f"; the custom operator {readers[0]} read it in between" if readers else ""
     verb = "written by" if written.moment == "after" else "read at"
     return where.time_unix_ns, Finding(
         kind="changed_without_writer",
         severity="critical",
-        title=f"{name} changed although no launch wrote it, before {where.text}: {sites[row.site].kernel}",
+        title=f"{name} changed although no launch wrote it, before {where.text}: {sites[row.site].kernel}{between}",
         proof=[
             f"{describe(change.name, written)}, {verb} launch {written.launch}: {sites[written.site].kernel}",
             f"{describe(change.name, row)}, before launch {row.launch}",
@@ -59,6 +62,7 @@ def _finding(trace: Trace, change: ChangedValue) -> Timed:
             "before": attributes(written, *_COMPARED),
             "now": attributes(row, *_COMPARED),
             "times": change.times,
+            "custom_operators_in_between": readers,
         },
         page=f"/steps/{change.step}?log={change.log}&launch={row.launch}",
         rank=where.rank,

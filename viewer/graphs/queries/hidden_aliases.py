@@ -20,6 +20,13 @@ _CANDIDATES = """
     SELECT site FROM sites WHERE kind = 'fallback' AND starts_with(kernel, 'torch.ops.')
       AND NOT list_contains(?, split_part(kernel, '.', 3)) LIMIT 1
 """
+_READERS = """
+    SELECT DISTINCT s.kernel FROM sites s JOIN arguments a ON a.site = s.site
+    WHERE s.kind = 'fallback' AND starts_with(s.kernel, 'torch.ops.') AND a.role = 'in'
+      AND NOT list_contains($1, split_part(s.kernel, '.', 3))
+      AND ($2 IS NULL OR s.graph = $2 AND s.site > $3 AND s.site < $4 AND coalesce(a.storage, a.buffer) = $5)
+    ORDER BY s.kernel
+"""
 # A tensor in its own memory is a storage of the call, named like the output.
 _ALIASES = """
     WITH called AS (
@@ -99,6 +106,21 @@ class HiddenAlias:
     """Whether the input is memory of the caller, which the graph must not overwrite."""
     overwritten_by: int | None = None
     """The site of the first later launch that writes one of the two while the other is needed; None if none does."""
+
+
+def custom_operators(trace: Trace) -> list[str]:
+    """Return the custom operators that read a tensor which they do not declare to change."""
+    return _readers(trace, None, None, None, None)
+
+
+def custom_readers(trace: Trace, graph: int, after: int, before: int, memory: str | None) -> list[str]:
+    """Return the `custom_operators` that read `memory` between two sites of a graph."""
+    return _readers(trace, graph, after, before, memory)
+
+
+def _readers(trace: Trace, *where: int | str | None) -> list[str]:
+    rows = sql.rows(trace, _READERS, [list(_TORCH), *where])
+    return [kernel.removeprefix("torch.ops.").removesuffix(".default") for (kernel,) in rows]
 
 
 def hidden_aliases(trace: Trace) -> list[HiddenAlias]:

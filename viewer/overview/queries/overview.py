@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.graphs.queries.graphs import list_graphs
+from stepscope.viewer.graphs.queries.hidden_aliases import custom_operators
 from stepscope.viewer.graphs.queries.subgraph_calls import SubgraphCalls, subgraph_calls
 from stepscope.viewer.ingest.torch_trace.kinds import UNKNOWN_PREFIX
 from stepscope.viewer.judged.queries.judged import judged_count
@@ -18,6 +19,7 @@ from stepscope.viewer.speed.queries.runs import run_splits
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
+from stepscope.viewer.values.queries.changed_values import reads_again
 from stepscope.viewer.web.parts import failures, part
 
 MOST_GRAPHS = 20
@@ -82,7 +84,7 @@ def _parts(trace: Trace) -> Overview:
         not_recorded=part("What was not recorded", [], not_recorded_lines, trace),
         overhead=part("The cost of the recorder", OverheadRow(*(None,) * 6), overhead, trace),
         index_bytes=trace.index_bytes,
-        notes=[*_judged(judged), *_notes(meta, runs, counts)],
+        notes=[*_judged(judged), *_notes(meta, runs, counts), *_undeclared(trace)],
         crash_runs=part("Runs after the crash", [], _crash_runs, trace, runs),
     )
 
@@ -158,6 +160,18 @@ def _judged(judged: JudgedCount | None) -> list[str]:
     more = len(judged.reasons) - MOST_REASONS
     rest = f"; and {more:,} more reasons" if more > 0 else ""
     return [f"{done}. Not judged: {reasons}{rest}." if reasons else f"{done}."]
+
+
+def _undeclared(trace: Trace) -> list[str]:
+    """Return how to look for inputs that custom operators change without declaring it, if that was not done."""
+    operators = custom_operators(trace)
+    if not operators or reads_again(trace):
+        return []
+    return [
+        f"It was not checked whether custom operators ({', '.join(operators[:MOST_REASONS])}"
+        f"{', …' if len(operators) > MOST_REASONS else ''}) change inputs without declaring it; record with"
+        " --level values --verify-before to find out."
+    ]
 
 
 def _notes(meta: dict[str, str], runs: list[RunRow], counts: Counts) -> list[str]:

@@ -45,6 +45,10 @@ _CHANGED = f"""
     WHERE w.read AND v.numel = w.numel AND v.looked_at = w.looked_at AND v.dtype = w.dtype AND ({_DIFFERS})
     GROUP BY v.log, v.site, v.argument
 """
+_AGAIN = """
+    SELECT 1 FROM value_rows v JOIN arguments a ON a.site = v.site AND a.argument = v.argument
+    WHERE v.moment = 'before' AND a.version_site <> v.site LIMIT 1
+"""
 _STEPS = "SELECT min(value), max(value) FROM value_rows GROUP BY log, step ORDER BY 1"
 _PLACES = """
     SELECT v.value AS now, v.log, v.step, s.graph, coalesce(nullif(a.name, ''), 'an argument') AS name,
@@ -70,6 +74,11 @@ class ChangedValue:
     name: str
     buffer: str | None
     times: int
+
+
+def reads_again(trace: Trace) -> bool:
+    """Return whether tensors were read again before launches, as `--verify-before` does."""
+    return sql.row(trace, _AGAIN) is not None
 
 
 def changed_values(trace: Trace, most: int = 100) -> list[ChangedValue]:
