@@ -63,7 +63,8 @@ def test_of_calls_that_share_a_pixel_the_longest_stays_until_zooming_shows_all(t
         pixel = (row.end_ns - row.start_ns) // 4
         starts: dict[int, int] = dict(sql.rows(trace, "SELECT call, start_ns FROM calls WHERE step = 1"))
         whole, finer = timeline(trace, 0, 1, width=4), timeline(trace, 0, 1, width=100_000)
-        assert whole is not None and finer is not None
+        assert whole is not None
+        assert finer is not None
     pixels = [starts[call.call] // pixel for call in whole.calls]
     assert sorted(pixels) == sorted({start // pixel for start in starts.values()})
     assert len(whole.calls) < len(starts) == len(finer.calls)
