@@ -16,21 +16,23 @@ from stepscope.tracer.inductor.compat import without_modes
 _names: dict[type, tuple[str, ...]] = {}
 
 
-def saved_tensors(tensors: Iterable[Any], deadline: float) -> Iterator[tuple[str, Any]]:
-    """Yield (``MulBackward0``, tensor) for each tensor that the graphs behind `tensors` have saved without a pack hook.
+def saved_tensors(tensors: Iterable[Any], deadline: float) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (tensor, ``MulBackward0``, saved) for each saved tensor of the graphs behind `tensors` without a pack hook.
 
+    Of several tensors that share a part of a graph, the one made last is yielded, because its graph is the largest.
     Stops at `deadline` (`time.monotonic`). Source: torch/csrc/autograd/python_saved_variable_hooks.h.
     """
-    waiting = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
     seen: set[Any] = set()
-    while waiting and monotonic() < deadline:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        waiting += [following for following, _ in node.next_functions]
-        for tensor in _saved_by(node):
-            yield node.name(), tensor
+    for tensor in sorted(tensors, key=lambda one: -one.grad_fn._sequence_nr()):
+        waiting = [tensor.grad_fn]
+        while waiting and monotonic() < deadline:
+            node = waiting.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            waiting += [following for following, _ in node.next_functions]
+            for saved in _saved_by(node):
+                yield tensor, node.name(), saved
 
 
 def _saved_by(node: Any) -> Iterator[Any]:

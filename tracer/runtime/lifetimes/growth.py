@@ -12,6 +12,8 @@ from stepscope.tracer.schema.memory import Growth
 
 LEAST_STEPS = 3
 MOST_ROWS = 10_000
+SECONDS = 6.0
+"""Longest search for holders, which happens once and may have to share the machine with other processes."""
 LAST_FEW = 2
 """Number of latest storages of each place whose holders are searched."""
 
@@ -71,4 +73,4 @@ def _holders(looked_at: list[LiveStorage]) -> dict[int, list[str]]:
     storages = [storage for one in looked_at if (storage := one.reference()) is not None]
     if len(storages) != len(looked_at):  # some died just now, in another thread
         return {}
-    return {id(one): words for one, words in zip(looked_at, find_holders(storages), strict=True)}
+    return {id(one): words for one, words in zip(looked_at, find_holders(storages, SECONDS), strict=True)}

@@ -35,6 +35,7 @@ MOST_WORDS = 8
 MOST_NODES = 2000
 LEVELS = 4
 SECONDS = 2.0
+GRAPH_OF = "the autograd graph of a tensor"
 UNKNOWN = "not found: autograd, C++ or a running function holds it"
 
 
@@ -103,7 +104,7 @@ class _Node:
     value: Any
     position: int
     words: str
-    """Description of the path so far; empty for a tensor."""
+    """Description of the path so far; empty for a tensor of the storage."""
     inner: Any = None
     """The previous node on the path, if it is needed to describe this one."""
     depth: int = 0
@@ -121,6 +122,7 @@ class _Search:
         self._deadline = deadline
         self._ours: set[int] = {id(storages)}
         self._found: list[set[str]] = [set() for _ in storages]
+        self._saved: list[set[str]] = [set() for _ in storages]
 
     def run(self, words: list[list[str]]) -> None:
         if not self._wanted:
@@ -128,20 +130,22 @@ class _Search:
         everything = gc.get_objects()  # keeps reference cycles alive, which a collection during the search would free
         self._ours.add(id(everything))
         tensors, roots = self._tensors(everything)
-        self._saved(roots)
+        graphs = self._graphs(roots)
         del roots
         self._locals, own = locals_by_identity()
         self._ours |= own
         self._modules = module_dicts()
         nodes = [_Node(tensor, position, "") for tensor, position in tensors]
         nodes += [_Node(self._storages[position], position, "") for position in self._wanted.values()]
+        nodes += graphs
+        del graphs
         self._ours |= {id(tensors), id(nodes), id(self._found), id(self.__dict__), *map(id, tensors)}
         while nodes and monotonic() < self._deadline:
             self._locally(nodes)
             nodes = self._level(nodes)
         is_in_time = monotonic() < self._deadline
         for position in self._wanted.values():
-            found = sorted(self._found[position], key=len)[:MOST_WORDS]
+            found = sorted(self._words(position), key=len)[:MOST_WORDS]
             words[position][:] = found or ([UNKNOWN + _frozen()] if is_in_time else [])
 
     def _tensors(self, everything: list[Any]) -> tuple[list[tuple[Any, int]], list[Any]]:
@@ -174,11 +178,20 @@ class _Search:
         except (RuntimeError, NotImplementedError, AttributeError):  # sparse, functional: no storage of its own
             return None
 
-    def _saved(self, roots: Iterable[Any]) -> None:
-        for name, tensor in saved_tensors(roots, self._deadline):
+    def _graphs(self, roots: Iterable[Any]) -> list[_Node]:
+        """Note what autograd has saved, and return the tensors whose graphs hold it."""
+        owners: dict[tuple[int, int], _Node] = {}
+        for root, name, tensor in saved_tensors(roots, self._deadline):
             position = self._position(tensor)
             if position is not None:
-                self._found[position].add(f"autograd: saved for the backward of {name}")
+                self._saved[position].add(f"autograd: saved for the backward of {name}")
+                owners.setdefault((id(root), position), _Node(root, position, GRAPH_OF))
+        return list(owners.values())
+
+    def _words(self, position: int) -> set[str]:
+        """Return the holders of a storage; what saved it only if nothing that holds the graph has a name."""
+        found = self._found[position]
+        return found if any(GRAPH_OF in words for words in found) else found | self._saved[position]
 
     def _locally(self, nodes: Iterable[_Node]) -> None:
         for node in nodes:
@@ -209,7 +222,7 @@ class _Search:
         if monotonic() > self._deadline:  # some referrers were not looked at, so other holders may exist
             return []
         for node in nodes:
-            if id(node) not in named and node.words and not self._locals.get(id(node.value)):
+            if id(node) not in named and node.depth and node.words and not self._locals.get(id(node.value)):
                 self._found[node.position].add(f"{node.words}, which a running function or C++ holds{_frozen()}")
         return following[:MOST_NODES]
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from stepscope.tracer.runtime.lifetimes import holders
-from stepscope.tracer.runtime.lifetimes.holders import UNKNOWN, find_holders, overlapped
+from stepscope.tracer.runtime.lifetimes.holders import GRAPH_OF, UNKNOWN, find_holders, overlapped
 from tests.waiting import PATIENCE_S
 
 kept_in_module: Any = None
@@ -183,6 +183,21 @@ def test_what_autograd_has_saved_is_found_and_no_hook_runs() -> None:
     holders_of(hooked)
     assert not ran
     assert z.requires_grad
+
+
+def _kept_loss() -> tuple[torch.UntypedStorage, torch.Tensor]:
+    last = torch.ones(4, requires_grad=True).exp()
+    return last.untyped_storage(), last.pow(2).sum()
+
+
+def test_the_object_that_keeps_an_autograd_graph_is_named(module_global: Any) -> None:
+    storage, loss = _kept_loss()
+    module_global([loss])
+    del loss
+    said = f"{GRAPH_OF} in list of 1 in kept_in_module of {__name__}"
+    words = holders_of(storage)
+    assert said in words
+    assert not any(text.startswith("autograd: saved") for text in words)
 
 
 def test_nobody_holds_it_in_python() -> None:
