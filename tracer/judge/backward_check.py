@@ -70,13 +70,22 @@ class BackwardCheck:
         self._came: dict[int, Tensor] = {}
         self._handles: list[Any] = []
 
-    def watch(self, results: Sequence[Any], args: Sequence[Any]) -> None:
-        """Attach hooks to the node that computed `results`; none if nothing was computed with gradients."""
+    def watch(self, results: Sequence[Any], args: Sequence[Any]) -> int:
+        """Attach hooks to the node that computed `results`; none if nothing was computed with gradients.
+
+        Return the number of results whose gradients pass the node by, as those of a view of an input do.
+        """
         all_nodes = {position: self._compiled(one) for position, one in enumerate(results)}
         of_result = {position: node for position, node in all_nodes.items() if node is not None}
         nodes = {id(node): node for node in of_result.values()}
+        inputs = {id(one) for one in args}
+        past = sum(
+            _requires_grad(self._eager[position]) and _requires_grad(one) and id(one) not in inputs
+            for position, one in enumerate(results)
+            if position not in of_result
+        )
         if not nodes:
-            return
+            return past
         if len(nodes) > 1:
             raise NotComparable("several backwards belong to the call")
         (node,) = nodes.values()
@@ -87,6 +96,7 @@ class BackwardCheck:
             hook = self._on_incoming(position, result.output_nr)
             self._handles.append(result.grad_fn.register_prehook(hook))
         self._handles.append(node.register_hook(self._on_done(edges)))
+        return past
 
     def _compiled(self, result: Any) -> Any:
         if not isinstance(result, Tensor):

@@ -182,7 +182,10 @@ class _EagerRun:
             raise NotComparable("compiled autograd traces the backward")
         check = BackwardCheck(self._before, clones, before.results, self._compare_gradients, self.guarded)
         args, self._args = self._args, ()  # the hooks must not keep an input that the graph has changed, and so itself
-        check.watch(after.results, args)
+        if past := check.watch(after.results, args):
+            results = "an output that is a view" if past == 1 else f"{past} outputs that are views"
+            why = f"gradients through {results} of inputs do not reach the compiled backward"
+            self._sink.write(Skipped(self._what("backward"), why))
 
     def _compare_gradients(
         self, eager: list[Any], compiled: list[Any], wanted: list[int], gradients: dict[int, Tensor]
@@ -302,14 +305,17 @@ class _EagerRun:
             verdict = "eager_is_off" if off else "agrees"
             self._write(phase, verdict, None, tensors, [*off, *differences], found)
 
+    def _what(self, phase: Literal["forward", "backward"]) -> str:
+        frame = self._graph.frame
+        return f"comparison of {frame.function if frame else 'a graph'} with eager mode ({phase})"
+
     def _write(
         self, phase: Literal["forward", "backward"], verdict: Any, why: str | None, tensors: int,
         differences: list[TensorDifference], found: Found | None = None,
     ) -> None:  # fmt: skip
         graph = self._graph
         if verdict == "not_compared":
-            what = f"comparison of {graph.frame.function if graph.frame else 'a graph'} with eager mode ({phase})"
-            self._sink.write(Skipped(what, why or ""))
+            self._sink.write(Skipped(self._what(phase), why or ""))
         self._sink.write(
             LayerCheck(
                 graph.compile_id, self._call, phase, "eager", "compiled", verdict, why, tensors,

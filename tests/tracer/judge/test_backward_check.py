@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +12,14 @@ import torch
 from torch import Tensor
 from torch.fx import symbolic_trace
 
+import stepscope
 from stepscope.tracer.inductor import eager_runs
 from stepscope.tracer.inductor.captured_graph import CapturedGraph
 from stepscope.tracer.judge.eager_check import EagerChecks
 from stepscope.tracer.judge.judge import Tally
 from stepscope.tracer.schema.layer_checks import LayerCheck
 from stepscope.tracer.schema.record import Record
+from tests.capture.logs import read_log
 
 
 class IdleJudge:
@@ -117,3 +120,22 @@ def test_the_backward_of_what_a_graph_copies_into_an_input_is_compared(factor: i
     into.sum().backward()  # type: ignore[no-untyped-call]
     assert sink.verdicts == [("forward", "agrees"), ("backward", verdict)]
     assert not sink.failures
+
+
+def _said(function: Any, folder: Path) -> list[str]:
+    """Return the reasons for which parts of a checked training step of a compiled function were not compared."""
+    torch._dynamo.reset()
+    weight = torch.rand(3, 4, requires_grad=True)
+    with stepscope.trace(folder, check_eager=1):
+        results = torch.compile(function)(weight)  # type: ignore[no-untyped-call]
+        sum(one.sum() for one in results).backward()
+    records = [one for path in folder.glob("*.log") for one in read_log(path) if one.artifact == "stepscope_skipped"]
+    return [one.json()["why"] for one in records if "eager mode" in one.json()["what"]]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_gradients_through_views_of_inputs_are_said_to_be_not_compared(tmp_path: Path) -> None:
+    reason = "gradients through {} of inputs do not reach the compiled backward"
+    assert _said(lambda x: (x.t(), x.sin()), tmp_path / "a") == [reason.format("an output that is a view")]
+    assert _said(lambda x: (x.t(), x[0]), tmp_path / "b") == [reason.format("2 outputs that are views")]
+    assert _said(lambda x: (x.sin().t(), x.cos()), tmp_path / "c") == []
