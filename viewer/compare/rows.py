@@ -145,6 +145,11 @@ class TensorDifference:
     left: Numbers
     right: Numbers
 
+    @property
+    def known_name(self) -> str:
+        """Return its name in the program and in the graph, ``self.head.weight (primals_3)``, or only the latter."""
+        return f"{self.program_name} ({self.name})" if self.program_name else self.name
+
 
 @dataclass(frozen=True)
 class Place:

@@ -82,7 +82,7 @@ def _inputs(found: Comparison) -> list[str]:
     lines = [line for one in first for line in [f"  {_where(one.place)} reads", *_tensor(one.tensor)]]
     if others:
         cells = [["other input", "launch", "largest"]]
-        cells += [[_name(one.tensor), str(one.place.left_launch), _relative(one.tensor.relative)] for one in others]
+        cells += [[one.tensor.known_name, str(one.place.left_launch), _relative(one.tensor.relative)] for one in others]
         lines += [f"  {line}" for line in aligned(cells, 1)]
     return _listed("Inputs that differ in the first call with a difference", lines, 3 * MOST)
 
@@ -121,7 +121,7 @@ def _where(place: Place) -> str:
 
 
 def _tensor(tensor: TensorDifference) -> list[str]:
-    name = _name(tensor)
+    name = tensor.known_name
     part = "".join(f", {what} {value}" for what, value in (("item", tensor.item), ("part", tensor.part)) if value)
     relative = f", relative difference up to {tensor.relative:.3g}" if tensor.relative else ""
     if tensor.relative == 0 and _is_alike(tensor):
@@ -140,10 +140,6 @@ def _tensor(tensor: TensorDifference) -> list[str]:
 
 def _is_alike(tensor: TensorDifference) -> bool:
     return all(getattr(tensor.left, key) == getattr(tensor.right, key) for key in (*_NUMBERS, *_COUNTS))
-
-
-def _name(tensor: TensorDifference) -> str:
-    return f"{tensor.name} ({tensor.program_name})" if tensor.program_name else tensor.name
 
 
 def _relative(number: float | None) -> str:

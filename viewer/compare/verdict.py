@@ -14,7 +14,6 @@ from stepscope.viewer.compare.rows import (
     LaunchDifference,
     Nondeterministic,
     Side,
-    TensorDifference,
     Verdict,
     WithoutPartner,
 )
@@ -146,13 +145,9 @@ def _input_sentence(inputs: Sequence[InputDifference]) -> str:
         others > 0
     )
     return (
-        f"The first difference is an input of graph {place.graph}: {_named(inputs[0].tensor)}, which launch"
+        f"The first difference is an input of graph {place.graph}: {inputs[0].tensor.known_name}, which launch"
         f" {place.left_launch} ({place.kernel}){_in_step(place.left_step)} is the first to read.{more}"
     )
-
-
-def _named(tensor: TensorDifference) -> str:
-    return f"{tensor.program_name} ({tensor.name})" if tensor.program_name else tensor.name
 
 
 def _launch_sentence(found: Found, launch: LaunchDifference) -> str:
