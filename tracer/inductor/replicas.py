@@ -6,7 +6,9 @@ The recorder may start after the model was wrapped, so that its wrapper is looke
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import distributed
@@ -15,6 +17,8 @@ from stepscope.tracer.schema.graphs import ReplicatedParameters
 
 _DRIFTS = "post_localSGD"
 """Beginning of the names of hooks with which ranks differ on purpose between averages of their parameters."""
+_known: WeakSet[torch.nn.parallel.DistributedDataParallel] = WeakSet()
+"""The wrappers that were found, as long as they live."""
 
 
 def replicated(module: Any, compile_id: str | None) -> list[ReplicatedParameters]:
@@ -22,7 +26,7 @@ def replicated(module: Any, compile_id: str | None) -> list[ReplicatedParameters
     if compile_id is None or not distributed.is_available() or not distributed.is_initialized():
         return []
     inputs = _parameters(module)
-    found = [_of(wrapper, inputs, compile_id) for wrapper in (_wrappers() if inputs else [])]
+    found = [_of(wrapper, inputs, compile_id) for wrapper in _wrappers(inputs)]
     return [record for record in found if record is not None]
 
 
@@ -37,9 +41,14 @@ def _parameters(module: Any) -> dict[int, str]:
     return found
 
 
-def _wrappers() -> list[torch.nn.parallel.DistributedDataParallel]:
-    kind = torch.nn.parallel.DistributedDataParallel
-    return [one for one in gc.get_objects() if issubclass(type(one), kind)]
+def _wrappers(inputs: Mapping[int, str]) -> list[torch.nn.parallel.DistributedDataParallel]:
+    """Return all wrappers. They are searched for only if those that are known lack one of the parameters, because a
+    search looks at every object of the program."""
+    wrapped = {id(one) for wrapper in _known for one in wrapper.module.parameters()}
+    if not inputs.keys() <= wrapped:
+        kind = torch.nn.parallel.DistributedDataParallel
+        _known.update(one for one in gc.get_objects() if issubclass(type(one), kind))
+    return [*_known]
 
 
 def _of(wrapper: Any, inputs: dict[int, str], compile_id: str) -> ReplicatedParameters | None:
