@@ -10,6 +10,7 @@ from typing import Literal
 from stepscope.viewer.compare.time_rows import Times
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.kernel_source.nondeterminism import Cause
+from stepscope.viewer.text import formats
 
 TOLERANCE = 1e-5
 FORMAT: Literal["stepscope-compare/1"] = "stepscope-compare/1"
@@ -147,8 +148,7 @@ class TensorDifference:
 
     @property
     def known_name(self) -> str:
-        """Return its name in the program and in the graph, ``self.head.weight (primals_3)``, or only the latter."""
-        return f"{self.program_name} ({self.name})" if self.program_name else self.name
+        return formats.known_name(self.name, self.program_name)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from stepscope.viewer.overview.queries.damage import whole_log_problems
 from stepscope.viewer.overview.queries.runs import has_exports, has_recorder, list_runs
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import known_name
 
 Timed = tuple[int, Finding]
 """(unix ns, finding), to sort findings by time."""
@@ -74,7 +75,7 @@ def program_name(trace: Trace, graph: int, name: str) -> str:
     known = program_names(trace, graph).get(name)
     if known is None or known.name is None or name.startswith("buf") or known.kind in (None, "output", "size"):
         return name
-    return f"{known.name} ({name})"
+    return known_name(name, known.name)
 
 
 def open_launch(launch: int) -> ProofLink:

@@ -116,6 +116,11 @@ def steps_text(steps: Sequence[int]) -> str:
 _MOST_STEPS = 4
 
 
+def known_name(name: str, program_name: str | None) -> str:
+    """Return the name of a tensor in the program and in its graph, ``self.head.weight (primals_3)``, or the latter."""
+    return f"{program_name} ({name})" if program_name else name
+
+
 def basename(path: str | None) -> str:
     return (path or "–").replace("\\", "/").rsplit("/", 1)[-1]
 
