@@ -89,6 +89,7 @@ RULES_OF: Mapping[tuple[str, str], Rule] = {
     ("ScalarRow", "value"): Rule("value", (proofs.scalar,), "constants"),
     ("ScalarRow", "type"): Rule("type", (proofs.scalar_type,)),
     ("ScalarRow", "name"): Rule("name", (proofs.parameter,)),
+    ("BufferVerdict", "how"): OWN,
     ("Spread", "name"): OWN,
     ("Spread", "low"): Rule("type", (proofs.dtype, proofs.device)),
     ("Spread", "high"): Rule("type", (proofs.dtype, proofs.device)),

@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from stepscope.viewer.compare.rows import Comparison
 from stepscope.viewer.compiles.queries.graph_breaks import GraphBreaks
 from stepscope.viewer.compiles.rows import CompileDetail
 from stepscope.viewer.findings import KINDS, redaction_of
 from stepscope.viewer.findings.crash.launch_deaths import LaunchDeath
 from stepscope.viewer.graphs.page import GraphPage
 from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.judged.rows import VERDICT_HOW, BufferVerdict, JudgedLaunch
 from stepscope.viewer.memory import rows as memory_rows
 from stepscope.viewer.memory.report import ReportedMemory
 from stepscope.viewer.overview.rows import Finding, ProofLink, StepRow
@@ -93,6 +95,8 @@ SHOWN: dict[str, Any] = {
     "live": dict[str, memory_rows.LiveCurve],
     "ranks": RanksPage,
     "differences": list[RankDifferencePage],
+    "verdicts": dict[int, JudgedLaunch],
+    "comparison": Comparison,
 }
 """The types of all parts that a report may show."""
 
@@ -180,6 +184,13 @@ def test_guard_values_are_no_numbers_of_ours() -> None:
     shown = Redactor().redact(Finding("recompile", "info", title, "", evidence, "/compile/0_1?log=0"))
     assert "4711" not in to_json(shown)
     assert shown.evidence == {"recompiles": 3, "compile_ids": ["0/1"]}
+
+
+@pytest.mark.parametrize("how", VERDICT_HOW)
+def test_how_the_judge_compared_stays(how: str) -> None:
+    shown = Redactor().redact(BufferVerdict("buf0", "customer", "wrong", how, 30.0, None))
+    assert (shown.how, shown.node) == (how, "text_1")
+    assert Redactor().redact(BufferVerdict("buf0", None, "ok", "customer", None, None)).how == "text_1"
 
 
 def test_measured_sentences_stay_and_names_in_them_do_not() -> None:
