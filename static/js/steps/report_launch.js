@@ -4,11 +4,11 @@
 export function launchOf({ panels, calls, values, deaths, judged }, timeline, id) {
   const [index, ids] = calls.find(([, ids]) => ids.includes(id)) ?? [];
   const panel = ids && panels[index][ids.indexOf(id)];
-  if (!panel) return null;
-  const { launch: row, code_lines } = panel;
-  const described = panels[index].map((other) => other?.launch.launch);
   const columns = timeline.launches;
   const at = columns.launch.indexOf(id);
+  if (!panel || at < 0) return null;
+  const { launch: row, code_lines } = panel;
+  const described = panels[index].map((other) => other?.launch.launch);
   const start = timeline.window_start_ns + columns.start_ns[at];
   const duration = columns.duration_ns[at];
   const [least, most] = [Math.min(...columns.launch), Math.max(...columns.launch)];

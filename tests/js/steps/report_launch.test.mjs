@@ -35,6 +35,10 @@ test("a launch that was left out has no description", () => {
   assert.equal(launchOf({ panels: [panels[0].slice(0, 1)], calls: data.calls }, timeline, 16), null);
 });
 
+test("a launch of another step has no description in this one", () => {
+  assert.equal(launchOf(data, timeline, 4), null);
+});
+
 test("the lines of a site are those of its panel, each once", () => {
   const line = (number) => [{ file: "caller.py", line: 1 }, { file: "model.py", line: number }];
   const panel = { launch: { site: { site: 7, stacks: [line(3), line(5), line(3), []] } } };
