@@ -17,6 +17,8 @@ from stepscope.viewer.overview.queries.runs import has_exports, has_recorder, li
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import known_name
+from stepscope.viewer.values.queries.buffers import buffer_names
+from stepscope.viewer.web.addresses import slug
 
 Timed = tuple[int, Finding]
 """(unix ns, finding), to sort findings by time."""
@@ -81,6 +83,12 @@ def program_name(trace: Trace, graph: int, name: str) -> str:
 def open_launch(launch: int) -> ProofLink:
     """Return the link to a launch."""
     return ProofLink(f"open launch {launch}", f"/launches/{launch}")
+
+
+def open_buffer(trace: Trace, graph: int, buffer: str) -> list[ProofLink]:
+    """Return the link to a buffer, or nothing if no launch of the graph uses it, so that it has no page."""
+    known = buffer in buffer_names(trace, graph)
+    return [ProofLink(f"open {buffer}", f"/graphs/{graph}/buffers/{slug(buffer)}")] if known else []
 
 
 def names_text(names: Sequence[str]) -> str:

@@ -23,6 +23,8 @@ _NODES = (
 _FOUND_FROM = re.compile(r"\.?\s*Found from\s*:?\s*")
 _RECORDED = "CUDAGraphNode.record"
 _MOST_COMPILES = 12
+_POSSIBLE = "number BETWEEN 0 AND 1e15"
+"""Of a time in microseconds, whose nanoseconds must fit into 64 bits."""
 Place = tuple[str, str | None, int | None]
 _SKIPS = f"""
     SELECT m.text, r.log, r.compile_id, r.record, r.event, c.frame
@@ -90,7 +92,8 @@ class CudaGraphs:
 
 def cuda_graphs(trace: Trace) -> CudaGraphs:
     asked, told, captured = (
-        sql.row(trace, f"SELECT count(*), sum(number) FROM metrics WHERE name = '{name}'") or (0, None)
+        sql.row(trace, f"SELECT count(*), sum(number) FILTER ({_POSSIBLE}) FROM metrics WHERE name = '{name}'")
+        or (0, None)
         for name in (CUDAGRAPHS, SKIP_REASON, "runtime_cudagraphify_time_us")
     )
     events = ", ".join(f"'{event}'" for event in METRICS_EVENTS)

@@ -20,6 +20,7 @@ from stepscope.viewer.findings.evidence import (
     buffers_table,
     grouped,
     names_text,
+    open_buffer,
     open_launch,
     rule_of,
 )
@@ -30,7 +31,6 @@ from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.overview.rows import Finding, ProofLink, Severity
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import basename, format_bytes, plural
-from stepscope.viewer.web.addresses import slug
 
 SUMMARY = "Memory grows from step to step"
 TITLE_IS_MEASURED = True
@@ -101,7 +101,7 @@ def _finding(trace: Trace, rows: Sequence[GrowthRow], rank: int | None, peak_byt
         page=f"/memory?growth={row.graph}.{quote(row.buffer)}",
         rank=rank,
         proof=[_proof(rows, steps)],
-        links=_links(rows),
+        links=_links(trace, rows),
         step=row.steps[-1],
         **attributes(row, "graph", "launch", "kernel", "buffer", "source", "log"),
     )
@@ -131,8 +131,8 @@ def _proof(rows: Sequence[GrowthRow], steps: int) -> str:
     )
 
 
-def _links(rows: Sequence[GrowthRow]) -> list[ProofLink]:
+def _links(trace: Trace, rows: Sequence[GrowthRow]) -> list[ProofLink]:
     """Return the links to the launch that made the first buffer last, and to that buffer."""
     row = rows[0]
     made = [open_launch(row.launch)] if row.launch is not None else []
-    return [*made, ProofLink(f"open {row.buffer}", f"/graphs/{row.graph}/buffers/{slug(row.buffer)}")]
+    return [*made, *open_buffer(trace, row.graph, row.buffer)]

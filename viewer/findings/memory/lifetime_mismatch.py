@@ -23,6 +23,7 @@ from stepscope.viewer.findings.evidence import (
     grouped,
     leak_key,
     names_text,
+    open_buffer,
     open_launch,
     rule_of,
     times,
@@ -35,7 +36,6 @@ from stepscope.viewer.memory.rows import LifetimeMismatchRow
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes, nth
-from stepscope.viewer.web.addresses import slug
 
 SUMMARY = "A buffer lived longer or shorter than expected"
 TITLE_IS_MEASURED = True
@@ -108,7 +108,7 @@ def _finding(trace: Trace, leak: Leak[LifetimeMismatchRow], checks: Sequence[Che
             f"{_holders(first)}{_read(readers)}"
         ),
         proof=[_places(firsts)],
-        links=_links(first),
+        links=_links(trace, first),
         rule=rule_of(__doc__),
         evidence=proof,
         page=_page(first),
@@ -233,8 +233,6 @@ def _page(row: LifetimeMismatchRow) -> str:
     return f"/graphs/{row.graph}/memory{query}"
 
 
-def _links(row: LifetimeMismatchRow) -> list[ProofLink]:
-    found = [ProofLink(f"open {row.buffer}", f"/graphs/{row.graph}/buffers/{slug(row.buffer)}")]
-    if row.actual_launch is not None:
-        found.insert(0, open_launch(row.actual_launch))
-    return found
+def _links(trace: Trace, row: LifetimeMismatchRow) -> list[ProofLink]:
+    ended = [open_launch(row.actual_launch)] if row.actual_launch is not None else []
+    return [*ended, *open_buffer(trace, row.graph, row.buffer)]

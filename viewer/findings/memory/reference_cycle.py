@@ -17,6 +17,7 @@ from stepscope.viewer.findings.evidence import (
     buffers_table,
     grouped,
     names_text,
+    open_buffer,
     open_launch,
     rule_of,
 )
@@ -24,9 +25,8 @@ from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.memory.queries.garbage import CollectedBuffer, collected_buffers
 from stepscope.viewer.memory.queries.graph_index import label_of
 from stepscope.viewer.memory.queries.run import run_peaks
-from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import format_bytes, plural
-from stepscope.viewer.web.addresses import slug
 
 SUMMARY = "Memory waits for the garbage collector"
 TITLE_IS_MEASURED = True
@@ -52,7 +52,7 @@ def _finding(evidence: Evidence, buffers: Sequence[CollectedBuffer], peak_bytes:
     holders = list(dict.fromkeys(holder for one in buffers for holder in one.holders))
     held = f" through {holders[0]}" if holders else ""
     made = [open_launch(first.launch)] if first.launch is not None else []
-    page = f"/graphs/{first.graph}/buffers/{slug(first.buffer)}"
+    links = [*made, *open_buffer(evidence.trace, first.graph, first.buffer)]
     return Finding(
         kind="reference_cycle",
         severity="warning" if most >= max(WARNED_BYTES, WARNED_SHARE * peak_bytes) else "info",
@@ -63,7 +63,7 @@ def _finding(evidence: Evidence, buffers: Sequence[CollectedBuffer], peak_bytes:
             f" {plural(first.collections, 'garbage collection')},"
             f" {format_bytes(sum(one.storage_bytes for one in buffers))} together"
         ],
-        links=[*made, ProofLink(f"open {first.buffer}", page)],
+        links=links,
         rule=rule_of(__doc__),
         evidence={
             "most_bytes": most,
@@ -75,7 +75,7 @@ def _finding(evidence: Evidence, buffers: Sequence[CollectedBuffer], peak_bytes:
             "holders": holders[:MOST_EXAMPLES],
             "buffers": buffers_table(buffers, "buffer", "storages", "storage_bytes"),
         },
-        page=page,
+        page=links[-1].page if links else f"/graphs/{first.graph}/memory",
         rank=evidence.rank_of(first.log),
         **attributes(first, "step", "graph", "launch", "kernel", "buffer", "source", "log"),
     )

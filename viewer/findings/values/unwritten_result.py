@@ -6,12 +6,11 @@ so the finding is for information; there is none if a graph break follows in the
 
 from __future__ import annotations
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, open_buffer, rule_of
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.graphs.queries.unwritten_results import UnwrittenResult, unwritten_results
-from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import format_bytes, plural
-from stepscope.viewer.web.addresses import slug
 
 SUMMARY = "A graph returns memory that nothing wrote"
 TITLE_IS_MEASURED = True
@@ -25,7 +24,7 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _finding(evidence: Evidence, one: UnwrittenResult) -> Timed:
-    page = f"/graphs/{one.graph}/buffers/{slug(one.buffer)}"
+    links = open_buffer(evidence.trace, one.graph, one.buffer)
     operator = (one.given_to or "").removeprefix("torch.ops.").removesuffix(".default")
     if one.given_to:
         title = (
@@ -42,14 +41,14 @@ def _finding(evidence: Evidence, one: UnwrittenResult) -> Timed:
             f"{one.buffer} has {format_bytes(one.storage_bytes)}, and the generated code only allocates and returns it,"
             f" in {plural(one.calls, 'call')} from step {one.step} on"
         ],
-        links=[ProofLink(f"open {one.buffer}", page)],
+        links=links,
         rule=rule_of(__doc__),
         evidence={
             **attributes(one, "name", "storage_bytes", "calls"),
             "operator": operator or None,
             "compile_id": one.compile_id or None,
         },
-        page=page,
+        page=links[-1].page if links else f"/graphs/{one.graph}",
         rank=evidence.rank_of(one.log),
         **attributes(one, "step", "graph", "launch", "buffer", "log", "source"),
     )
