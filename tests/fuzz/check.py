@@ -27,7 +27,9 @@ from tests.logs.plain_reader import FORM, places, records
 from tests.viewer.client import Client
 from tests.viewer.crawling import EVERY_PAGE, crawl
 
-MOST_PAGES, TWIN_EVERY = 12, 3
+GROUP = 250
+"""Cases of one folder. The pages of a larger folder cost little more, so a case costs less."""
+MOST_PAGES, TWIN_EVERY = 20, 3
 NOT_SHOWN = "could not be shown"
 """Words of a page that lacks a part because of an error."""
 _LEFT_OUT = {"newer_format", "not_a_log", "empty_file", "not_read", "launcher_prefix"}

@@ -104,6 +104,8 @@ def _record(line: int, byte: int, head: bytes, rest: list[bytes], data: bytes) -
     one.pid = int(match[1]) if len(match[1]) < 19 else None
     while rest and rest[-1] in (b"", b"\r"):
         rest.pop()
+    while rest and rest[0] in (b"", b"\r"):
+        del rest[0]
     _header(one, head[match.end() :].removesuffix(b"\r"), last and not rest)
     _payload(one, head, rest, last and one.header is not None)
     return one

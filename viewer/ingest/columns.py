@@ -44,8 +44,15 @@ def joined(parts: Sequence[Columns]) -> Columns:
 
 
 def _join(parts: list[Column]) -> Column:
+    known = next((part.dtype for part in parts if part.dtype != object), None)
+    if known is not None:  # a column of a log in which all rows are None does not know its type
+        parts = [np.ma.array(np.zeros(len(part), known), mask=True) if _is_empty(part) else part for part in parts]
     joined: Column = np.concatenate([np.ma.getdata(part) for part in parts])
     return np.ma.array(joined, mask=np.concatenate([np.ma.getmaskarray(part) for part in parts]))
+
+
+def _is_empty(part: Column) -> bool:
+    return part.dtype == object and all(item is None for item in part.tolist())
 
 
 def as_column(values: Iterable[Any]) -> Column:
