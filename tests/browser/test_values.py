@@ -87,6 +87,22 @@ def test_heat_map_reads_cells_and_opens_them(visit: Visit, served: str) -> None:
     page.wait_for_url(re.compile(r"/steps/5\?log=0&launch=21"))
 
 
+def test_magnitudes_are_read_and_opened_by_keys(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.goto(f"{served}/magnitudes?of=outputs&log=0")
+    page.get_by_label("a scale for each row").check()
+    page.get_by_text("smallest of the row").wait_for()
+    page.locator(".heat-picture").focus()
+    for key in ["ArrowRight", "ArrowDown", *["ArrowRight"] * 4]:
+        page.keyboard.press(key)
+    tip = page.locator(".heat-box .tip")
+    expect(tip).to_contain_text("step 4largest magnitude: ")
+    page.keyboard.press("ArrowRight")
+    expect(tip).to_contain_text("step 5 · NaN")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/steps/5\?log=0&launch=21"))
+
+
 def test_a_joined_cell_of_the_heat_map_looks_closer(visit: Visit, served: str) -> None:
     page = visit.page
     page.goto(f"{served}/values")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +28,7 @@ from stepscope.viewer.overview.queries.runs import list_runs
 from stepscope.viewer.overview.rows import RunRow
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.web.addresses import Download, File, NotThere, Page, Request, Twin
+from stepscope.viewer.web.csv_file import csv_file
 from stepscope.viewer.web.order import Order, order_of, order_parameters
 from stepscope.viewer.web.parameters import END_NS, LOG, OFFSET, START_NS, TEXT, WIDTH, number, one_of, text
 
@@ -156,29 +155,17 @@ def _metrics(trace: Trace, request: Request, limit: int) -> CompileMetrics:
 def metrics_csv(trace: Trace, request: Request) -> File:
     """Return the rows of `/metrics` as CSV, with times in ns and sizes in bytes."""
     table = _metrics(trace, request, _MOST_CSV_ROWS)
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     units = {"ns": " (ns)", "bytes": " (bytes)"}
     names = [f"{column.name}{units.get(column.unit, '')}" for column in table.columns]
-    writer.writerow(["record", "log", "compile_id", "frame", "kind", *names])
+    rows: list[list[Any]] = [["record", "log", "compile_id", "frame", "kind", *names]]
     for row in table.rows:
         cells = [_number(row.numbers.get(one.name)) or row.texts.get(one.name) for one in table.columns]
-        writer.writerow([_cell(cell) for cell in (row.record, row.log, row.compile_id, row.frame, row.kind, *cells)])
-    return File(out.getvalue().encode(), "text/csv", "metrics.csv")
+        rows.append([row.record, row.log, row.compile_id, row.frame, row.kind, *cells])
+    return csv_file("metrics.csv", rows)
 
 
 def _number(value: float | None) -> str | None:
     return None if value is None else str(int(value)) if value == int(value) else repr(value)
-
-
-def _cell(value: Any) -> str:
-    """Return the cell's text, marked as text if a spreadsheet would take it for a formula."""
-    text = "" if value is None else str(value)
-    return f"'{text}" if isinstance(value, str) and text[:1] in "=+-@\t\r" and not _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
-    return text[1:].replace(".", "", 1).isdecimal()
 
 
 def compile_time_page(trace: Trace, request: Request) -> CompileTimePage:

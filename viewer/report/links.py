@@ -14,6 +14,7 @@ _EXTERNAL = re.compile(r"[a-z][a-z-]*://")
 _ID = re.compile(r'<[^<>]* id="([^"]*)"')
 _ROUTE = re.compile(r'data-route="([^"]*)"')
 _CURVE = ("site", "argument", "item", "part", "moment")
+_MAP = ("log", "of", "statistic")
 _DIFFERENCE = ("aspect", "left", "right")
 
 
@@ -21,7 +22,7 @@ def route_of(address: str) -> str:
     """Return a page's address without parameters that only change its state, like `pageOf` in js/report/data.js."""
     path, _, query = address.partition("?")
     asked = dict(parse_qsl(query))
-    for of, names in (("/curves", _CURVE), ("/ranks/difference", _DIFFERENCE)):
+    for of, names in (("/curves", _CURVE), ("/magnitudes", _MAP), ("/ranks/difference", _DIFFERENCE)):
         if path == of:
             return f"{path}?{urlencode([(name, asked[name]) for name in names if name in asked])}"
     if path == "/values" or re.match(r"/(?:steps|compile)/.", path):

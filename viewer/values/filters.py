@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stepscope.tracer.schema.statistics import COUNTS, STATISTICS
 from stepscope.viewer.judged.rows import VERDICT_HOW, VERDICT_SIGNS
 from stepscope.viewer.text import formats
+from stepscope.viewer.values.queries import magnitudes
 from stepscope.viewer.values.rows import HEALTH_SIGNS
 from stepscope.viewer.web.addresses import query_text
 
@@ -46,4 +47,11 @@ def plotted(detail: BufferDetail) -> BufferDetail:
 
 
 FILTERS = {"spread": spread_text, "curve_query": curve_query, "plotted": plotted}
-GLOBALS = {"health_signs": HEALTH_SIGNS, "statistics": STATISTICS, "counted": COUNTS, "vocabulary": VOCABULARY}
+GLOBALS = {
+    "health_signs": HEALTH_SIGNS,
+    "statistics": STATISTICS,
+    "counted": COUNTS,
+    "vocabulary": VOCABULARY,
+    "magnitude_statistics": magnitudes.SHOWN,
+    "most_magnitude_rows": magnitudes.MOST_ROWS,
+}

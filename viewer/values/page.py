@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stepscope.viewer.graphs.queries.graphs import list_graphs
 from stepscope.viewer.graphs.queries.launches import launch_detail
@@ -15,7 +15,7 @@ from stepscope.viewer.overview.rows import RunRow
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.filters import CHOICES
-from stepscope.viewer.values.queries import heatmap
+from stepscope.viewer.values.queries import heatmap, magnitudes
 from stepscope.viewer.values.queries.buffers import buffer_detail, buffer_rows
 from stepscope.viewer.values.queries.curves import value_curve
 from stepscope.viewer.values.queries.heatmap import Window, has_outputs, heat_map, worst_sites
@@ -28,15 +28,18 @@ from stepscope.viewer.values.queries.kernels import (
     kernel_rows,
     launches_at,
 )
+from stepscope.viewer.values.queries.magnitudes import magnitude_map
 from stepscope.viewer.values.rows import (
     BufferDetail,
     BufferRow,
     HeatMap,
     KernelLaunch,
+    MagnitudeMap,
     ValueCurve,
     WorstSite,
 )
-from stepscope.viewer.web.addresses import NotThere, Page, Redirect, Request
+from stepscope.viewer.web.addresses import Download, File, NotThere, Page, Redirect, Request
+from stepscope.viewer.web.csv_file import csv_file
 from stepscope.viewer.web.order import Order, order_of, order_parameters
 from stepscope.viewer.web.parameters import (
     ARGUMENT,
@@ -47,6 +50,7 @@ from stepscope.viewer.web.parameters import (
     LAST_STEP,
     LOG,
     SITE,
+    STEP,
     number,
     one_of,
     text,
@@ -108,6 +112,15 @@ class ValuesPage:
     runs: list[RunRow]
     recorded: bool
     """Whether the log has statistics of any output."""
+
+
+@dataclass(frozen=True)
+class MagnitudesPage:
+    map: MagnitudeMap
+    chosen: int | None
+    """The row of the map whose tensor the address names."""
+    chosen_step: int | None
+    runs: list[RunRow]
 
 
 @dataclass(frozen=True)
@@ -224,6 +237,49 @@ def worst_launch(trace: Trace, request: Request) -> str:
     return f"/steps/{detail.step}?log={detail.log}&launch={found}"
 
 
+def magnitudes_page(
+    trace: Trace, request: Request, most_rows: int = magnitudes.MOST_ROWS, most_columns: int = magnitudes.MOST_COLUMNS
+) -> MagnitudesPage:
+    log, window = heat_window(trace, request)
+    statistic, kind = request.text("statistic") or magnitudes.SHOWN[0], request.text("of") or magnitudes.KINDS[0]
+    for asked, known in ((statistic, magnitudes.SHOWN), (kind, magnitudes.KINDS)):
+        if asked not in known:
+            raise NotThere(f"“{asked[:40]}” is not shown by a map of magnitudes; use {', '.join(known)}.")
+    site, argument = request.optional_id("site"), request.optional_id("argument")
+    place = magnitudes.place_of(trace, log, site, argument) if site is not None and argument is not None else None
+    first_row = request.optional_id("first_row") or 0
+    if place is not None:
+        kind, first_row = place[0], max(0, place[1] - most_rows // 2)
+    shown = magnitude_map(
+        trace,
+        log,
+        kind,
+        statistic,
+        first_row=first_row,
+        first_step=window.first_step,
+        last_step=window.last_step,
+        most_rows=most_rows,
+        most_columns=most_columns,
+    )
+    chosen = place[1] - first_row if place is not None else None
+    return MagnitudesPage(shown, chosen, request.optional_id("step"), list_runs(trace))
+
+
+def magnitudes_csv(trace: Trace, request: Request) -> File:
+    """Return the cells of a map that were read, one in each row."""
+    shown = magnitudes_page(trace, request).map
+    rows: list[Sequence[Any]] = [
+        ("tensor", "kernel", "graph", "first_step", "last_step", shown.statistic, "worst", "launch")
+    ]
+    for place, row in enumerate(shown.rows):
+        for column, health in enumerate(shown.cells[place]):
+            if health >= 0:
+                steps = shown.steps[column], shown.last_steps[column]
+                found = shown.numbers[place][column], shown.classes[health], shown.launches[place][column]
+                rows.append((row.name, row.kernel, row.graph, *steps, *found))
+    return csv_file(f"magnitudes_{shown.kind}.csv", rows)
+
+
 def curve_page(trace: Trace, request: Request) -> CurvePage:
     asked = CurveAsked(
         request.id("site"),
@@ -285,6 +341,24 @@ ROUTES = (
         ),
     ),
     Page(
+        "/magnitudes",
+        "values/magnitudes.html",
+        "Values",
+        MagnitudesPage,
+        magnitudes_page,
+        (
+            LOG,
+            one_of("of", magnitudes.KINDS, "The tensors that the map shows."),
+            one_of("statistic", magnitudes.SHOWN, "The statistic that the map shows."),
+            number("first_row", "The number of tensors to pass over."),
+            FIRST_STEP,
+            LAST_STEP,
+            SITE,
+            replace(ARGUMENT, required=False),
+            STEP,
+        ),
+    ),
+    Page(
         "/curves",
         "values/curve.html",
         "Values",
@@ -300,4 +374,5 @@ ROUTES = (
         ),
     ),
     Redirect("/values/launch", worst_launch),
+    Download("/magnitudes.csv", magnitudes_csv),
 )

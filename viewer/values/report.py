@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
 
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.report.contents import Contents
+from stepscope.viewer.report.links import route_of
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.values import page as values_page
 from stepscope.viewer.values.filters import curve_query, plotted
 from stepscope.viewer.values.limits_page import LimitsPage, limits_page_of
-from stepscope.viewer.values.page import BufferPage, BuffersPage, CurvePage, KernelPage, ValuesPage
+from stepscope.viewer.values.page import BufferPage, BuffersPage, CurvePage, KernelPage, MagnitudesPage, ValuesPage
 from stepscope.viewer.values.queries.kernels import KernelRow
 from stepscope.viewer.values.rows import HEALTH, ArgumentValues, BufferDetail, BufferRow
-from stepscope.viewer.web.addresses import NotThere, slug
+from stepscope.viewer.web.addresses import NotThere, Request, slug
 from stepscope.viewer.web.parts import part
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ MOST_POINTS = 400
 MOST_LOGS = 8
 MOST_ROWS, MOST_COLUMNS = 300, 120
 """Maximum size of a heat map."""
+MOST_TENSORS, MOST_MAP_STEPS = 60, 60
+"""Maximum size of a map of magnitudes."""
 
 
 @dataclass
@@ -47,6 +51,8 @@ class ReportedValues:
     """For each graph, its worst buffers and their total number."""
     curves: list[CurvePage] = field(default_factory=list)
     maps: list[ValuesPage] = field(default_factory=list)
+    magnitudes: dict[str, MagnitudesPage] = field(default_factory=dict)
+    """Maps that findings about trends link to, by the addresses of their pages in the report."""
     launches: dict[int, list[ArgumentValues]] = field(default_factory=dict)
 
 
@@ -85,6 +91,7 @@ def _collect(trace: Trace, findings: list[Finding], described: Iterable[LaunchDe
     if values.recorded:
         part("Curves of values", None, _curves, trace, values, details)
         part("The heat map of values", None, _maps, trace, values)
+        part("The maps of magnitudes", None, _magnitudes, trace, values, findings)
     return values
 
 
@@ -160,6 +167,14 @@ def _maps(trace: Trace, values: ReportedValues) -> None:
             values.maps.append(values_page.values_page_of(trace, heat))
 
 
+def _magnitudes(trace: Trace, values: ReportedValues, findings: Iterable[Finding]) -> None:
+    for link in (link for finding in findings for link in finding.links if link.page.startswith("/magnitudes?")):
+        asked = Request({}, dict(parse_qsl(urlsplit(link.page).query)))
+        if (route := route_of(link.page)) not in values.magnitudes:
+            page = values_page.magnitudes_page(trace, asked, MOST_TENSORS, MOST_MAP_STEPS)
+            values.magnitudes[route] = page
+
+
 def _plots(values: ReportedValues) -> dict[str, dict[str, Any]]:
     """Return the data of each plot by the address of its page."""
     found: dict[str, dict[str, Any]] = {}
@@ -171,6 +186,8 @@ def _plots(values: ReportedValues) -> dict[str, dict[str, Any]]:
         }
     for curve in values.curves:
         found[f"/curves?{curve_query(curve.curve)}"] = {"curve": curve.curve, "log": curve.graph.log}
+    for route, page_of_map in values.magnitudes.items():
+        found[route] = {"map": page_of_map.map, "chosen": page_of_map.chosen, "chosen_step": page_of_map.chosen_step}
     for shown in values.maps:
         found[f"/values?log={shown.heat.log}"] = {"heat": shown.heat}
     return found

@@ -228,6 +228,54 @@ class HeatMap:
 
 
 @dataclass(frozen=True)
+class MagnitudeRow:
+    """A tensor whose magnitude a map shows."""
+
+    name: str
+    """The program's name of a parameter, or of the one whose gradient this is; of an output, the nodes that it results
+    from and its buffer."""
+    site: int
+    """The launch site that read or wrote it first."""
+    argument: int
+    graph: int
+    kernel: str
+    buffer: str
+
+
+@dataclass(frozen=True)
+class MagnitudeMap:
+    """A window of tensors of a kind x steps, with a statistic of each cell. If there are too many steps, a column joins
+    neighbours.
+
+    `cells[row][column]` is an index into `classes`, that of the worst reading in it; -1: not recorded.
+    """
+
+    log: int
+    kind: str
+    """``outputs``, ``parameters`` or ``gradients``."""
+    statistic: str
+    tensors: dict[str, int]
+    """Number of tensors of each kind in the log."""
+    graphs: list[GraphRow]
+    rows: list[MagnitudeRow]
+    first_row: int
+    """Position of the first row among the tensors of its kind, from 0."""
+    steps: list[int]
+    """First step of each column."""
+    last_steps: list[int]
+    joined_steps: list[int]
+    total_steps: int
+    classes: list[str]
+    cells: list[list[int]]
+    numbers: list[list[float | None]]
+    """Largest value of the statistic in each cell, rounded to four digits; None if no element is finite."""
+    launches: list[list[int]]
+    """First launch of the worst class in each cell, of several that with the largest number; -1 if there is none."""
+    launch_steps: list[list[int]]
+    """Step of each of `launches`."""
+
+
+@dataclass(frozen=True)
 class WorstSite:
     """A launch site with an abnormal output."""
 

@@ -13,7 +13,11 @@ export function parseRoute(hash) {
   };
 }
 
-const NAMED_BY = { "/curves": ["site", "argument", "item", "part", "moment"], "/ranks/difference": ["aspect", "left", "right"] };
+const NAMED_BY = {
+  "/curves": ["site", "argument", "item", "part", "moment"],
+  "/magnitudes": ["log", "of", "statistic"],
+  "/ranks/difference": ["aspect", "left", "right"],
+};
 
 /** Returns the address of a page without parameters that only change its state. */
 function pageOf(path, asked) {

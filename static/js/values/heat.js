@@ -8,19 +8,21 @@ import { roundUp } from "#js/core/plot_model.js";
 import { HEAD, ROW, cellWindow, classAt, columnAt, columnEdges, joins, moveCell, rowsOf, runsOf, visibleRows, worstCell, zoomWindow } from "#js/values/heat_model.js";
 
 const COLOURS = ["bg", "bg-2", "line", "text", "muted", "accent", ...HEALTH_COLOURS];
-const WORST = 44;
 const TALLEST = 560;
 
 export class HeatMap extends Picture {
   cell = null;
+  /** Heading of what is drawn behind the cells of a row. */
+  summary = "worst";
+  summaryWidth = 44;
 
   /**
    * Calls `open(window, launch)` for a chosen cell, with {launch, step} if the data has it, and `zoom(window, cell)` for one
-   * that joins several.
+   * that joins several. `what` names the rows, `colours` are those that a subclass draws with.
    */
-  constructor(box, heat, { open, zoom = null }) {
-    const label = `Heat map of launch sites by steps, ${heat.sites.length} rows and ${heat.steps.length} columns. Arrow keys read its cells, Enter opens the launch${zoom ? " or zooms in" : ""}.`;
-    super(box, COLOURS, { class: "heat-picture", tabindex: "0", role: "application", "aria-label": label });
+  constructor(box, heat, { open, zoom = null, what = "launch sites", colours = [] }) {
+    const label = `Heat map of ${what} by steps, ${heat.sites.length} rows and ${heat.steps.length} columns. Arrow keys read its cells, Enter opens the launch${zoom ? " or zooms in" : ""}.`;
+    super(box, [...COLOURS, ...colours], { class: "heat-picture", tabindex: "0", role: "application", "aria-label": label });
     Object.assign(this, { heat, open, zoom, rows: rowsOf(heat) });
     const full = HEAD + this.rows.length * ROW + 4;
     this.spacer = h("div", { class: "heat-space" }, this.canvas);
@@ -86,7 +88,7 @@ export class HeatMap extends Picture {
     const { clientWidth: width } = this.scroll;
     if (width) {
       this.gutter = this.gutterOf(width);
-      this.edges = columnEdges(this.heat.steps.length, width - this.gutter - WORST - 8, 28, devicePixelRatio);
+      this.edges = columnEdges(this.heat.steps.length, width - this.gutter - this.summaryWidth - 8, 28, devicePixelRatio);
     }
     super.resize();
   }
@@ -139,16 +141,25 @@ export class HeatMap extends Picture {
   lines() {
     const { heat } = this;
     const [row, column] = this.at;
-    const [sites, steps, last] = [heat.joined_sites[row], heat.joined_steps[column], heat.last_steps[column]];
-    const joined = joins(heat, row, column);
-    const where = steps > 1 ? `steps ${heat.steps[column]} to ${last}` : `step ${heat.steps[column]}`;
+    const sites = heat.joined_sites[row];
     const name = NAMES[classAt(heat, row, column)];
-    const how = !this.wasRead() ? "not launched, or not read" : this.looksCloser() ? "click to zoom in, Shift+click to open the worst launch" : `click to open the ${joined ? "worst " : ""}launch`;
     return [
       sites > 1 ? `${heat.kernels[row]} and the ${plural(sites - 1, "launch site")} after it` : heat.kernels[row],
-      `${where} · ${joined ? "worst: " : ""}${name}`,
-      how,
+      `${this.where()} · ${joins(heat, row, column) ? "worst: " : ""}${name}`,
+      this.howToOpen(),
     ];
+  }
+
+  where() {
+    const { steps, last_steps: last, joined_steps: joined } = this.heat;
+    const column = this.cell.column;
+    return joined[column] > 1 ? `steps ${steps[column]} to ${last[column]}` : `step ${steps[column]}`;
+  }
+
+  howToOpen() {
+    if (!this.wasRead()) return "not launched, or not read";
+    if (this.looksCloser()) return "click to zoom in, Shift+click to open the worst launch";
+    return `click to open the ${joins(this.heat, ...this.at) ? "worst " : ""}launch`;
   }
 
   drawPointer() {
@@ -189,13 +200,14 @@ export class HeatMap extends Picture {
     for (let column = 0; column < steps.length; column += every) {
       ctx.fillText(steps[column], gutter + (edges[column] + edges[column + 1] - ctx.measureText(steps[column]).width) / 2, HEAD / 2);
     }
-    ctx.fillText("worst", gutter + edges.at(-1) + 8, HEAD / 2);
+    ctx.fillText(this.summary, gutter + edges.at(-1) + 8, HEAD / 2);
     ctx.fillStyle = colours.line;
     ctx.fillRect(0, HEAD - 1, this.width, 1);
   }
 
-  drawRow(ctx, { label, index, worst }, y) {
-    const { colours, edges, gutter, heat } = this;
+  drawRow(ctx, row, y) {
+    const { colours, gutter } = this;
+    const { label, index } = row;
     const middle = y + ROW / 2;
     if (index === null) {
       ctx.fillStyle = colours["bg-2"];
@@ -206,6 +218,11 @@ export class HeatMap extends Picture {
     }
     ctx.fillStyle = this.cell && this.rows[this.cell.row].index === index ? colours.accent : colours.text;
     ctx.fillText(cut(ctx, label, gutter - 16), 8, middle);
+    this.drawCells(ctx, row, y);
+  }
+
+  drawCells(ctx, { index, worst }, y) {
+    const { colours, edges, gutter, heat } = this;
     for (const { name, from, to } of runsOf(heat, index, edges)) {
       const size = edges[to] - edges[from];
       drawClass(ctx, name, gutter + edges[from], y + 1, size - (size > 4 ? 1 : 0), ROW - 2, colours);

@@ -7,6 +7,7 @@ import { logFits, rangeOf, stepLabels } from "#js/core/plot_model.js";
 import { goTo } from "#js/core/server.js";
 import { NONFINITE, STATISTICS, vocabulary } from "#js/core/vocabulary.js";
 import { HeatMap } from "#js/values/heat.js";
+import { MagnitudeMap, scaleLegend } from "#js/values/magnitudes.js";
 import { byOwner } from "#js/values/owners.js";
 
 const WHY = "no finite element, or not read";
@@ -154,7 +155,27 @@ function mountHeat(box, { heat }, context) {
   if (at) map.goTo({ first_site: at[0], last_site: at[1], first_step: at[2], last_step: at[3] });
 }
 
-const MOUNTS = { buffer: mountBuffer, curve: mountCurve, heat: mountHeat };
+function mountMagnitudes(box, { map, chosen, chosen_step: step }, context) {
+  const toLaunch = openAt(context, map.log);
+  const closer = ({ first_step, last_step }) => {
+    const url = new URL(location.href);
+    for (const [name, value] of Object.entries({ first_step, last_step })) url.searchParams.set(name, value);
+    goTo(url.href);
+  };
+  const scale = scaleLegend();
+  const byRow = h("input", { type: "checkbox", onchange: () => scale.show(heat.setScale(byRow.checked)) });
+  const tools = h("div", { class: "heat-tools" }, scale.legend, h("label", {}, byRow, "a scale for each row"));
+  const picture = h("div", { class: "heat-box" });
+  box.replaceChildren(tools, picture);
+  const heat = new MagnitudeMap(picture, map, {
+    open: (window, found) => toLaunch(found.launch, found.step),
+    zoom: context.root ? null : closer,
+  });
+  scale.show(heat.setScale(false));
+  if (chosen !== null) heat.goToRow(chosen, step);
+}
+
+const MOUNTS = { buffer: mountBuffer, curve: mountCurve, heat: mountHeat, magnitudes: mountMagnitudes };
 
 /** Draws the plot that `data-plot` of the box names. */
 export function mountPlot(box, data, context) {

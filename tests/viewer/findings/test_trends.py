@@ -24,7 +24,8 @@ Open = Callable[[LogBuilder | bytes], Trace]
 
 def course(numbers: Sequence[float | None], dtype: str = "float32") -> Course:
     steps = list(range(len(numbers)))
-    return Course(0, 0, 0, None, "after", dtype, 64, steps, list(numbers), steps, [one is None for one in numbers])
+    bad = [one is None for one in numbers]
+    return Course(0, 0, 0, None, "after", "largest", dtype, 64, steps, list(numbers), steps, bad)
 
 
 def of_size(largest: float) -> Stat:

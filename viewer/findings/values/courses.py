@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from stepscope.viewer.findings.evidence import MOST_EXAMPLES, open_launch, program_name
 from stepscope.viewer.findings.values.describe import number
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.graphs.rows import ArgumentRow, SiteRow
+from stepscope.viewer.overview.rows import ProofLink
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.magnitudes import place_of
 from stepscope.viewer.values.queries.nonfinite import LaunchPlace, launch_place
 from stepscope.viewer.values.queries.trends import Course
 
@@ -44,7 +47,7 @@ class Subject:
         course, launch = self.course, self.course.launches[position]
         return {
             "page": f"/steps/{course.steps[position]}?log={course.log}&launch={launch}",
-            "links": [open_launch(launch)],
+            "links": [open_launch(launch), *self._map(position)],
             "rank": self.place_at(position).rank,
             "log": course.log,
             "step": course.steps[position],
@@ -55,6 +58,16 @@ class Subject:
             "buffer": self.argument.buffer if self.argument is not None else None,
             "source": source_line(self.site),
         }
+
+    def _map(self, step: int) -> list[ProofLink]:
+        """Return the link to the map that shows the tensor beside all others of its kind."""
+        course = self.course
+        place = place_of(self.trace, course.log, course.site, course.argument)
+        if place is None:
+            return []
+        asked = {"log": course.log, "of": place[0], "statistic": course.statistic}
+        asked |= {"site": course.site, "argument": course.argument, "step": step}
+        return [ProofLink(f"magnitude of all {place[0]}", f"/magnitudes?{urlencode(asked)}")]
 
 
 def numbers_text(course: Course, first: int, last: int) -> str:

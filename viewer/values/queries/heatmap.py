@@ -88,13 +88,12 @@ def heat_map(
     first_site = min(window.first_site or 0, len(all_sites))
     end_site = len(all_sites) if window.last_site is None else window.last_site + 1
     sites = all_sites[first_site:end_site]
-    all_steps = trace.once(_steps, log, most=KEPT_LOGS)
-    start = 0 if window.first_step is None else bisect_left(all_steps, window.first_step)
-    stop = len(all_steps) if window.last_step is None else max(start, bisect_right(all_steps, window.last_step))
-    steps = all_steps[start:stop]
+    all_steps = steps_of_log(trace, log)
+    steps = steps_between(trace, log, window.first_step, window.last_step)
+    start = bisect_left(all_steps, steps[0]) if steps else 0
     rows = bands([graph for _, _, graph in sites], most_rows)
     columns = bands([0] * len(steps), most_columns)
-    part = (slice(first_site, first_site + len(sites)), slice(start, stop))
+    part = (slice(first_site, first_site + len(sites)), slice(start, start + len(steps)))
     if launches or len(all_sites) * len(all_steps) > KEPT_BYTES // 2:
         ids = [site for site, _, _ in sites]
         cells, worst = _cells(trace, log, _places(ids, rows), _places(steps, columns), (len(rows), len(columns)))
@@ -152,7 +151,7 @@ def _kept(trace: Trace) -> Kept[npt.NDArray[Any]]:
 def _read_classes(trace: Trace, log: int) -> npt.NDArray[Any]:
     import numpy as np
 
-    sites, steps = [site for site, _, _ in _sites(trace, log)], trace.once(_steps, log, most=KEPT_LOGS)
+    sites, steps = [site for site, _, _ in _sites(trace, log)], steps_of_log(trace, log)
     worst = np.full(len(sites) * len(steps), _NO_OUTPUT, np.int8)
     sites_at, steps_at = (_Places({number: place for place, number in enumerate(ids)}) for ids in (sites, steps))
     for first, last in _pieces(trace, steps):
@@ -226,6 +225,18 @@ def _sites(trace: Trace, log: int) -> list[sql.Row]:
 
 def _read_sites(trace: Trace, log: int) -> list[sql.Row]:
     return sql.rows(trace, _SITES, [log])
+
+
+def steps_of_log(trace: Trace, log: int) -> list[int]:
+    """Return the steps of a log that have a launch, in order."""
+    return trace.once(_steps, log, most=KEPT_LOGS)
+
+
+def steps_between(trace: Trace, log: int, first: int | None, last: int | None) -> list[int]:
+    """Return the steps of a log that have a launch, in order, within bounds; None for an end that is not bounded."""
+    steps = steps_of_log(trace, log)
+    start = 0 if first is None else bisect_left(steps, first)
+    return steps[start : len(steps) if last is None else max(start, bisect_right(steps, last))]
 
 
 def _steps(trace: Trace, log: int) -> list[int]:

@@ -44,7 +44,8 @@ _COURSES = """
          AND c.moment = v.moment AND c.item IS NOT DISTINCT FROM v.item
         WHERE v.nan IS NOT NULL GROUP BY ALL
     )
-    SELECT v.log, v.site, v.argument, v.item, v.moment, any_value(v.dtype) AS dtype, any_value(v.numel) AS numel,
+    SELECT v.log, v.site, v.argument, v.item, v.moment, '{statistic}' AS statistic,
+           any_value(v.dtype) AS dtype, any_value(v.numel) AS numel,
            list(v.step ORDER BY v.step) AS steps, list(v.most ORDER BY v.step) AS numbers,
            list(v.launch ORDER BY v.step) AS launches, list(v.bad ORDER BY v.step) AS nonfinite
     FROM by_step v GROUP BY {key} ORDER BY min(v.launch), v.argument LIMIT {most}
@@ -60,6 +61,7 @@ class Course:
     argument: int
     item: int | None
     moment: str
+    statistic: str
     dtype: str
     numel: int
     steps: list[int]
