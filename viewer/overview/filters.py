@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepscope.viewer.ingest.damage import REASONS
+from stepscope.viewer.overview.finding_groups import finding_groups
 from stepscope.viewer.overview.rows import SEVERITY_SIGNS, SIDES, Finding
 from stepscope.viewer.text import formats
 
@@ -48,6 +49,7 @@ FILTERS = {
     "evidence": formats.evidence_text,
     "evidence_label": formats.evidence_label,
     "evidence_parts": evidence_parts,
+    "finding_groups": finding_groups,
 }
 GLOBALS = {
     "finding_pages": FINDING_PAGES,

@@ -25,7 +25,7 @@ class OverviewPage:
     memory_left: int
     """Number of graphs whose curves are left out."""
     shown_findings: int
-    """Maximum number of findings to show, most severe first."""
+    """Maximum number of groups of findings to show, most severe first."""
 
 
 def overview_page(trace: Trace, request: Request) -> OverviewPage:

@@ -12,6 +12,7 @@ from stepscope.viewer.compiles.rows import CompileRow
 from stepscope.viewer.graphs.rows import GraphRow
 from stepscope.viewer.ingest.damage import REASONS
 from stepscope.viewer.memory.queries.summary import MemoryFigures, NodePeak
+from stepscope.viewer.overview.finding_groups import FindingGroup, finding_groups
 from stepscope.viewer.overview.queries.recorder_cost import recorder_cost
 from stepscope.viewer.overview.rows import (
     SEVERITY_SIGNS,
@@ -27,7 +28,7 @@ from stepscope.viewer.speed.queries.verdict import share_text
 from stepscope.viewer.steps.queries.step_sources import step_sources
 from stepscope.viewer.text.alike import often, pattern_of
 from stepscope.viewer.text.clean import clean
-from stepscope.viewer.text.formats import format_bytes, format_count, format_ns, launch_text, plural
+from stepscope.viewer.text.formats import format_bytes, format_count, format_ns, launch_text, numbers_text, plural
 from stepscope.viewer.text.table import aligned
 
 WIDTH = 100
@@ -73,11 +74,11 @@ def render(
 def _verdict(facts: Overview) -> list[str]:
     if not facts.findings:
         return [f"No findings in {_seen(facts)}.", *_notes(facts)]
-    lines = []
-    for finding in facts.findings[:_MOST_FINDINGS]:
-        lines += _finding(facts, finding)
-    if len(facts.findings) > _MOST_FINDINGS:
-        lines.append(f"  … and {len(facts.findings) - _MOST_FINDINGS:,} more findings")
+    lines, groups = [], finding_groups(facts.findings)
+    for group in groups[:_MOST_FINDINGS]:
+        lines += [*_finding(facts, group.first), *_others(facts, group)]
+    if len(groups) > _MOST_FINDINGS:
+        lines.append(f"  … and {sum(1 + len(group.others) for group in groups[_MOST_FINDINGS:]):,} more findings")
     notes = _notes(facts)
     return [*lines, "", *notes] if notes else lines
 
@@ -117,6 +118,16 @@ def _finding(facts: Overview, finding: Finding) -> list[str]:
         if source.as_compiled is not None:
             lines += _wrapped(source.as_compiled, "  ")
     return lines + [part for line in finding.proof for part in _wrapped(line, "  ", WIDTH, "      ")]
+
+
+def _others(facts: Overview, group: FindingGroup) -> list[str]:
+    """Return the sentence that names the logs that have a finding like the first one."""
+    if not group.others:
+        return []
+    of_runs = {run.log: run.crash_run for run in facts.runs if run.crash_run is not None}
+    logs = sorted(one.log for one in group.others if one.log is not None)
+    runs = sorted(of_runs[log] for log in logs if log in of_runs)
+    return _wrapped(f"It is found in {numbers_text('run', runs) or numbers_text('log', logs)}, too.", "  ")
 
 
 def _log_name(facts: Overview, log: int) -> str:

@@ -11,11 +11,12 @@ from stepscope.viewer.compare.text import render as comparison_text
 from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.filters import evidence_parts
+from stepscope.viewer.overview.finding_groups import FindingGroup, finding_groups
 from stepscope.viewer.overview.rows import SEVERITY_SIGNS, Finding
 from stepscope.viewer.overview.summary_text import render
 from stepscope.viewer.report.facts import ticket_facts
 from stepscope.viewer.report.ticket import Ticket
-from stepscope.viewer.text.formats import evidence_label, evidence_text
+from stepscope.viewer.text.formats import evidence_label, evidence_text, plural
 from stepscope.viewer.text.markdown import block, code, folded, prose
 from stepscope.viewer.web.frame import run_facts
 
@@ -65,12 +66,13 @@ def _sections(ticket: Ticket) -> Iterator[Section]:
     if not overview.findings:
         yield Section("the findings", "No findings.", 0)
     ruled = {""}
-    for number, finding in enumerate(overview.findings[:MOST_FINDINGS], 1):
-        told = _finding(finding, "" if finding.rule in ruled else finding.rule)
-        ruled.add(finding.rule)
+    groups = finding_groups(overview.findings)
+    for number, group in enumerate(groups[:MOST_FINDINGS], 1):
+        told = _finding(group, "" if group.first.rule in ruled else group.first.rule)
+        ruled.add(group.first.rule)
         yield Section(f"finding {number}", told, 2 + (number > 3) * (20 + number))
-    if len(overview.findings) > MOST_FINDINGS:
-        rest = len(overview.findings) - MOST_FINDINGS
+    if len(groups) > MOST_FINDINGS:
+        rest = sum(1 + len(group.others) for group in groups[MOST_FINDINGS:])
         yield Section("the number of findings", f"… and {rest:,} more findings.", 0)
     if overview.notes:
         yield Section("what the findings rest on", "\n".join(prose(note) for note in overview.notes), 1)
@@ -82,11 +84,14 @@ def _sections(ticket: Ticket) -> Iterator[Section]:
     yield from _code(ticket)
 
 
-def _finding(row: Finding, rule: str) -> str:
+def _finding(group: FindingGroup, rule: str) -> str:
+    row = group.first
     lines = [f"- {SEVERITY_SIGNS[row.severity]} **{prose(row.title)}**"]
     if row.source is not None:
         lines.append(f"  at {_place(row.source)}")
     lines += [f"  - {code(line)}" for line in row.proof]
+    if group.others:
+        lines.append(f"  - It is found in {plural(len(group.others), 'more log')}, too.")
     return "\n".join(lines) + f"\n\n{_folded_evidence(row, rule)}\n"
 
 

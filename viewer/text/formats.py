@@ -103,17 +103,22 @@ def launch_text(launch: int | None, step: int | None, ordinal: int | None = None
 
 
 def steps_text(steps: Sequence[int]) -> str:
-    """Return ascending steps: ``step 3``, ``steps 0 and 1``, ``steps 2 to 5``, ``16 steps from 2 to 90``, or ""."""
-    if len(steps) < 2:
-        return f"step {steps[0]}" if steps else ""
-    if len(steps) > 2 and steps[-1] - steps[0] == len(steps) - 1:
-        return f"steps {steps[0]} to {steps[-1]}"
-    if len(steps) <= _MOST_STEPS:
-        return f"steps {', '.join(map(str, steps[:-1]))} and {steps[-1]}"
-    return f"{len(steps):,} steps from {steps[0]} to {steps[-1]}"
+    """Return ascending steps as `numbers_text` does."""
+    return numbers_text("step", steps)
 
 
-_MOST_STEPS = 4
+def numbers_text(noun: str, numbers: Sequence[int]) -> str:
+    """Return ascending numbers: ``step 3``, ``steps 0 and 1``, ``steps 2 to 5``, ``16 steps from 2 to 90``, or ""."""
+    if len(numbers) < 2:
+        return f"{noun} {numbers[0]}" if numbers else ""
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{noun}s {numbers[0]} to {numbers[-1]}"
+    if len(numbers) <= _MOST_NUMBERS:
+        return f"{noun}s {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+    return f"{len(numbers):,} {noun}s from {numbers[0]} to {numbers[-1]}"
+
+
+_MOST_NUMBERS = 4
 
 
 def known_name(name: str, program_name: str | None) -> str:
