@@ -9,8 +9,10 @@ from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import launch_text
 
 _COUNTS = """
-    SELECT (SELECT max(time_unix_ns) FROM records WHERE log = $1), (SELECT max(step) FROM steps WHERE log = $1),
-           (SELECT count(*) FROM launches WHERE log = $1)
+    SELECT log, time_unix_ns, step, coalesce(launches, 0)
+    FROM (SELECT log, max(time_unix_ns) AS time_unix_ns FROM records GROUP BY log)
+    LEFT JOIN (SELECT log, max(step) AS step FROM steps GROUP BY log) USING (log)
+    LEFT JOIN (SELECT log, count(*) AS launches FROM launches GROUP BY log) USING (log)
 """
 _LAUNCH = """
     SELECT l.step, l.launch, l.returned, s.kernel, s.graph, l.site,
@@ -69,9 +71,14 @@ class Before:
 
 def last_seen(trace: Trace, log: int, launch: int | None = None) -> LastSeen:
     """Return the last known position in a log, or that of `launch`."""
-    time_unix_ns, step, launches = sql.row(trace, _COUNTS, [log]) or (None, None, 0)
+    time_unix_ns, step, launches = trace.once(_counts).get(log, (None, None, 0))
     row = sql.row(trace, _LAUNCH, [log, launch]) or (step, None, None, None, None)
     return LastSeen(time_unix_ns, launches, *row)
+
+
+def _counts(trace: Trace) -> dict[int, tuple[int | None, int | None, int]]:
+    """Return the time of the last record, the last step and the number of launches of each log."""
+    return {log: (time, step, launches) for log, time, step, launches in sql.rows(trace, _COUNTS)}
 
 
 def ran_before(trace: Trace, log: int, launch: int, most: int, but: int | None) -> list[Before]:

@@ -18,11 +18,11 @@ _ENDS = """
     FROM process_ends ORDER BY log
 """
 _RING = """
-    SELECT r.role, r.thread, r.launch, r.graph, r.call, r.site, r.step, s.kernel, r.returned, r.device, r.stream,
+    SELECT r.log, r.role, r.thread, r.launch, r.graph, r.call, r.site, r.step, s.kernel, r.returned, r.device, r.stream,
            l.start_ns,
            1 + r.launch - (SELECT min(o.launch) FROM launches o WHERE o.log = r.log AND o.step = r.step)
     FROM ring_launches r LEFT JOIN sites s ON s.site = r.site LEFT JOIN launches l ON l.launch = r.launch
-    WHERE r.log = ? ORDER BY r.role, l.start_ns, r.launch
+    ORDER BY r.log, r.role, l.start_ns, r.launch
 """
 _DEVICE_ERROR = re.compile(r"(?:(?:CUDA|HIP)(?: driver)? error|Triton Error \[(?:CUDA|HIP)\]): *([^\n]*)")
 _ILLEGAL_ACCESS = "CUDA error: an illegal memory access was encountered"
@@ -128,9 +128,12 @@ def uncaught_exceptions(trace: Trace) -> dict[int, ExceptionRow]:
     }
 
 
-def ring_launches(trace: Trace, log: int) -> list[RingLaunch]:
-    """Return the launches in the ring of a log; empty if it has none."""
-    return [RingLaunch(*row) for row in sql.rows(trace, _RING, [log])]
+def ring_launches(trace: Trace) -> dict[int, list[RingLaunch]]:
+    """Return the launches in the ring of each log that has any."""
+    rings: dict[int, list[RingLaunch]] = {}
+    for log, *row in sql.rows(trace, _RING):
+        rings.setdefault(log, []).append(RingLaunch(*row))
+    return rings
 
 
 def within_a_launch(trace: Trace) -> set[int]:

@@ -108,7 +108,7 @@ def _deaths(trace: Trace) -> list[Death]:
         process_ends.uncaught_exceptions(trace),
         process_ends.device_errors(trace),
     )
-    within = process_ends.within_a_launch(trace)
+    within, rings = process_ends.within_a_launch(trace), process_ends.ring_launches(trace)
     lost = {run.log for run in unfinished(runs, how) if not may_have_left(run, runs, how, within)}
     found = []
     for run in runs:
@@ -118,7 +118,7 @@ def _deaths(trace: Trace) -> list[Death]:
             continue
         device_error = devices.get(run.log) or (error.device_error if error else None)
         if run.log in lost or (run.complete and (device_error or error or _ended_late(end))):
-            death = _death(trace, run, end, error, device_error, run.log in lost)
+            death = _death(trace, run, end, error, device_error, rings.get(run.log, []), run.log in lost)
             if death is not None:
                 found.append(death)
     return _joined(found, {(run.pid, run.crash_run) for run in runs if is_printed(run)})
@@ -198,11 +198,11 @@ def _death(
     end: ProcessEndRow | None,
     error: ExceptionRow | None,
     device_error: str | None,
+    ring: Sequence[RingLaunch],
     is_lost: bool,
 ) -> Death | None:
     if (error is not None and error.type in _ASKED_FOR) or (end is not None and end.signal_name == "SIGINT"):
         return None
-    ring = process_ends.ring_launches(trace, run.log)
     if device_error is not None:
         kind: Kind = "device"
     elif is_lost:
