@@ -20,6 +20,7 @@ from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.inductor import compat, private_names, structured_log
 from stepscope.tracer.inductor.data_waits import DataWaits
 from stepscope.tracer.inductor.failed_compiles import FailedCompiles
+from stepscope.tracer.inductor.optimizer_steps import OptimizerSteps
 from stepscope.tracer.inductor.plain_graphs import PlainGraphs
 from stepscope.tracer.inductor.sources import provenance
 from stepscope.tracer.inductor.wrapper_hook import WrapperHook
@@ -28,6 +29,7 @@ from stepscope.tracer.judge.judge import Judge
 from stepscope.tracer.log.launch_ring import LaunchRing
 from stepscope.tracer.log.run_log import RunLog, reason_of
 from stepscope.tracer.runtime import active, ticks
+from stepscope.tracer.runtime.call_sites import CallSites
 from stepscope.tracer.runtime.calls import GraphCall, recorded_calls_of_this_thread
 from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls, forget_parent_devices
 from stepscope.tracer.runtime.device.marks import DeviceMarks
@@ -79,7 +81,7 @@ class Recorder(ContextDecorator):
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers), checks_of(self.config, self))
         self._profiler = StepProfiler(self, self.config.profile, compat.profiler_is_on)
         self._parts = self._plain, self._whole_calls, FailedCompiles(self), DataWaits(self), self._profiler
-        self._optimizer_hook: Any = None
+        self._optimizers = OptimizerSteps(self.write, self._on_optimizer)
         self._process_exit = ProcessExit(
             self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead
         )
@@ -91,6 +93,7 @@ class Recorder(ContextDecorator):
         self._device_error: str | None = None
         self.judge = Judge(self.config, self, self.saver)
         self.call_raised = RaisedCalls(self.write).add
+        self.called = CallSites(self.write).look
 
     @property
     def path(self) -> Path | None:
@@ -275,13 +278,11 @@ class Recorder(ContextDecorator):
         if (warning := private_names.untested_version(torch.__version__)) is not None:
             self._problems.say(warning)
         structured_log.add_handler(self._tap)
-        from torch.optim.optimizer import register_optimizer_step_post_hook
-
-        def end(optimizer: Any) -> None:
-            self.guarded("optimizer", self._end_step, self._steps.on_optimizer, optimizer)
-
-        self._optimizer_hook = register_optimizer_step_post_hook(compat.optimizer_hook(end))
+        self._optimizers.attach()
         self._attach_inductor()
+
+    def _on_optimizer(self, optimizer: Any) -> None:
+        self.guarded("optimizer", self._end_step, self._steps.on_optimizer, optimizer)
 
     def _attach_inductor(self) -> None:
         """Attach the hooks of Inductor once it is imported, so that they cost other programs nothing."""
@@ -306,8 +307,7 @@ class Recorder(ContextDecorator):
         self._process_exit.detach()
         structured_log.remove_handler(self._tap)
         lifecycle_checks.detach()
-        if self._optimizer_hook is not None:
-            self._optimizer_hook.remove()
+        self._optimizers.detach()
         try:
             for part in self._parts:
                 part.detach()
@@ -381,6 +381,7 @@ class Recorder(ContextDecorator):
             self.guarded("ring", self.ring.guard_by, ticks)
         self.saver.after_fork(tensors_folder(self._log.writer.target))
         self.judge.after_fork()
+        self.called = CallSites(self.write).look
         self._problems.forget()
 
     def _on_structured(self, data: bytes, metadata: dict[str, Any], payload: str | None) -> None:

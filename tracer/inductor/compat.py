@@ -230,20 +230,20 @@ def _plain(value: Any) -> Any:
     return json.loads(text) if len(text) <= 400 else text[:400] + "…"
 
 
-def optimizer_hook(end: Callable[[Any], None]) -> Callable[[Any, Any, Any], None]:
-    """Return the hook that calls `end` with an optimizer that has stepped, and hides it from Dynamo.
+def optimizer_hook(tell: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+    """Return the hook that calls `tell` with an optimizer and the arguments of its step, and hides it from Dynamo.
 
     Dynamo traces through the hooks of a compiled optimizer. After a graph break it may run them, and trace
     what they call.
     """
     import torch
 
-    hidden: list[Callable[[Any], None]] = []
+    hidden: list[Callable[[Any, Any, Any], None]] = []
 
-    def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not torch.compiler.is_compiling():
             if not hidden and "torch._dynamo" in sys.modules:
-                hidden.append(torch.compiler.disable(end))  # type: ignore[no-untyped-call]
-            (hidden[0] if hidden else end)(optimizer)
+                hidden.append(torch.compiler.disable(tell))  # type: ignore[no-untyped-call]
+            (hidden[0] if hidden else tell)(optimizer, args, kwargs)
 
-    return after_step
+    return hook

@@ -7,21 +7,17 @@ a loader that keeps up costs two readings of the clock for each batch.
 from __future__ import annotations
 
 import functools
-import os
-import re
 import sys
-import sysconfig
 import threading
 from time import perf_counter_ns
 from types import FrameType
 from typing import Any, Protocol
 
 from stepscope.tracer.inductor import compat
+from stepscope.tracer.runtime.program_frames import is_script, program_frame
 from stepscope.tracer.schema.steps import DataWait
 
 ITERATOR = "torch.utils.data.dataloader", "_BaseDataLoaderIter"
-_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3[.\d]*[/\\]|^<frozen ")
-_SCRIPTS = sysconfig.get_path("scripts")
 LEAST_NS = 1_000_000
 """Shortest wait that is recorded."""
 
@@ -80,16 +76,9 @@ class DataWaits:
         try:
             workers = getattr(iterator, "_num_workers", None)
             thread = threading.get_native_id()
-            frame = _of_program(frame)
+            found = program_frame(frame)
+            frame = found if found is not None and not is_script(found) else frame
             place = frame.f_code.co_filename, frame.f_lineno
             self._sink.data_wait(DataWait(thread, started, took, workers, *place))
         except Exception as error:
             self._sink.failed("waits for data", error)
-
-
-def _of_program(frame: FrameType) -> FrameType:
-    """Return the innermost frame that is not of an installed package, such as a progress bar, or `frame` itself."""
-    found: FrameType | None = frame
-    while found is not None and _INSTALLED.search(found.f_code.co_filename):
-        found = found.f_back
-    return found if found is not None and os.path.dirname(found.f_code.co_filename) != _SCRIPTS else frame

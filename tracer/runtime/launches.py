@@ -8,9 +8,11 @@ and returned even if the process dies.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
 from time import perf_counter_ns
+from types import FrameType
 from typing import Any, Protocol
 
 from stepscope.tracer.judge.judge import Judge
@@ -57,6 +59,9 @@ class CallSink(ReplaySink, AssertSink, Protocol):
     def same_tensors(self, record: SameTensors) -> None: ...
     def layout(self, record: LifetimeLayout | LifetimeMismatch) -> None: ...
     def enter(self, frame: object, phase: str | None) -> int: ...
+    def called(self, graph: int, frame: FrameType) -> None:
+        """Handle an outermost call of `graph`, whose generated code runs in `frame`."""
+
     def call_raised(self, call: GraphCall, error: BaseException) -> None: ...
 
 
@@ -122,6 +127,8 @@ class GraphHooks:
             if self._backward_pass is not None and self._backward_pass() >= 0:
                 call.in_backward = True
             if call.is_recorded:
+                if parent is None:
+                    sink.called(self._graph, sys._getframe(1))
                 ring.begin(call, shape)
                 self._prepare(call, self.plans[plan], parent)
         except Exception as error:

@@ -11,6 +11,7 @@ from types import FrameType
 
 from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.process import exception_text, type_name
+from stepscope.tracer.runtime.program_frames import is_compiled
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.process_ends import Frame
 from stepscope.tracer.schema.raised_calls import RaisedCall
@@ -22,8 +23,6 @@ _OURS = __file__.partition(f"{os.sep}runtime{os.sep}")[0]
 _PER_LAUNCH = 3
 CALL = "_ss_call"
 """Name of the variable of instrumented functions that holds their call (`code_swap.FRAME`)."""
-_COMPILED = "__compiled_fn"
-"""Beginning of the names by which code of Dynamo calls its graphs."""
 
 
 class RaisedCalls:
@@ -79,8 +78,7 @@ def _program_frames(frame: FrameType | None) -> list[Frame]:
     frame = frame.f_back if frame is not None else None
     while frame is not None and len(found) < MOST_FRAMES:
         code = frame.f_code
-        is_compiled = any(name.startswith(_COMPILED) for name in code.co_names)  # its line numbers mean nothing
-        if not is_compiled and not code.co_filename.startswith((torch, _OURS, "<frozen")):
+        if not is_compiled(code) and not code.co_filename.startswith((torch, _OURS, "<frozen")):
             text = linecache.getline(code.co_filename, frame.f_lineno).strip()
             found.append(Frame(code.co_filename, frame.f_lineno, code.co_name, text))
         frame = frame.f_back

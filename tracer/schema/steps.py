@@ -57,3 +57,33 @@ class DataWait(Record):
     file: str | None
     """The place in the program that asked for the batch, outside of installed packages if there is one."""
     line: int | None
+
+
+@dataclass(frozen=True)
+class OptimizerStep(Record):
+    """An optimizer of `torch.optim` stepped. Steps under a millisecond are left out, and those with a closure."""
+
+    KIND: ClassVar[str] = "optimizer_step"
+    TABLE: ClassVar[str | None] = "optimizer_steps"
+
+    thread: int
+    start_ns: int
+    duration_ns: int
+    name: str
+    """The class of the optimizer."""
+
+
+@dataclass(frozen=True)
+class CallSite(Record):
+    """A line of the program from which it calls a compiled graph, or a line that runs its backward pass. Each line is
+    recorded once, if one of the first calls of the graph comes from it."""
+
+    KIND: ClassVar[str] = "call_site"
+    TABLE: ClassVar[str | None] = "call_sites"
+
+    graph: int
+    file: str
+    """Outside of installed packages."""
+    line: int
+    function: str
+    code: str

@@ -9,7 +9,9 @@ from typing import Literal
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.text.formats import basename
 
-PartKind = Literal["kernels", "launching", "host", "reading", "break", "between", "after", "compile", "data", "outside"]
+PartKind = Literal[
+    "kernels", "launching", "host", "reading", "break", "between", "after", "optimizer", "compile", "data", "outside"
+]
 PART_NAMES: dict[PartKind, str] = {
     "kernels": "kernels",
     "launching": "launching kernels",
@@ -18,6 +20,7 @@ PART_NAMES: dict[PartKind, str] = {
     "break": "graph break",
     "between": "Python between graphs",
     "after": "after the last graph",
+    "optimizer": "optimizer",
     "compile": "compilation",
     "data": "waiting for data",
     "outside": "between the steps",
@@ -30,7 +33,9 @@ PART_MEANINGS: dict[PartKind, str] = {
     " --level launches has only the latter.",
     "break": "Python runs the code at the line of a graph break, and Dynamo checks guards.",
     "between": "The program runs code that is not compiled, autograd prepares calls, and Dynamo checks guards.",
-    "after": "The optimizer and other code run from the end of the last graph to the end of the step.",
+    "after": "Code that is not compiled runs from the end of the last graph to the end of the step, and so do steps of"
+    " optimizers under a millisecond.",
+    "optimizer": "An optimizer of torch.optim steps.",
     "compile": "Dynamo, AOTAutograd and Inductor compile in this time.",
     "data": "The program waits for the next batch of a DataLoader.",
     "outside": "The program runs other code between the end of a step and the first graph of the next one.",

@@ -159,6 +159,13 @@ CREATE TABLE data_waits (            -- waits for a batch of a DataLoader
     workers BIGINT,                  -- num_workers of the loader; NULL if unknown
     file VARCHAR, line BIGINT
 );
+CREATE TABLE optimizer_steps (       -- steps of optimizers of at least a millisecond
+    log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,
+    name VARCHAR
+);
+CREATE TABLE call_sites (            -- lines of the program that call graphs
+    log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR
+);
 CREATE TABLE profiled_operators (    -- what PyTorch's profiler saw in the steps of --profile
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,
     name VARCHAR,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import FrameType
 
 import torch
 
@@ -64,6 +65,9 @@ class Sink:
     def layout(self, record: LifetimeLayout | LifetimeMismatch) -> None: ...
 
     def skipped(self, record: Skipped) -> None: ...
+
+    def called(self, graph: int, frame: FrameType) -> None:
+        pass
 
     def call_raised(self, call: GraphCall, error: BaseException) -> None:
         pass

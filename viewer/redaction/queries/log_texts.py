@@ -19,13 +19,13 @@ from stepscope.viewer.store.trace import Trace
 _COLUMNS = {
     "paths": (
         "logs.path", "strings.text", "compiles.file", "compile_events.file", "saved_tensors.file", "data_waits.file",
-        "judged_buffers.files",
+        "judged_buffers.files", "call_sites.file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
         "arguments.parameter", "steps.optimizers", "uncaught_exceptions.type", "raised_calls.type",
         "failed_nodes.type", "failed_nodes.node", "failed_nodes.target", "scalars.name",
-        "profiled_operators.name",
+        "profiled_operators.name", "optimizer_steps.name", "call_sites.function",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
     "environment": ("process_ends.environment",),
@@ -38,6 +38,7 @@ _COLUMNS = {
     ),
     "source": (
         "compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames", "layer_checks.frame",
+        "call_sites.code",
         "raised_calls.frames", "raised_calls.statement", "failed_nodes.frame",
         "layer_checks.differences", "layer_checks.nodes", "judged_buffers.source",
         "judged_buffers.fragment", "judged_buffers.inputs",

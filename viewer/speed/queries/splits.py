@@ -2,14 +2,15 @@
 
 The time of a step reaches from the end of the step before to its own end, which is the step of its optimizer or its
 last call. It is divided at the outermost calls of compiled graphs: launches and the rest of a call; the gap before a
-call that resumes after a graph break, which belongs to the line of the break; other gaps; and compiles and waiting for
-data, which are taken out of the gaps. Of the waits, those of the thread of the first call count."""
+call that resumes after a graph break, which belongs to the line of the break; other gaps; and compiles, waiting for
+data and steps of optimizers, which are taken out of the gaps. Of the latter two, those of the thread of the first call
+count."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -32,7 +33,8 @@ _ENDS_LATER = ("optimizer", "user")
 """What ends a step later than its last call."""
 _RESUMED = re.compile(r"torch_dynamo_resume_in_.+_at_(\d+)$")
 _CALLS = """
-    SELECT c.log, c.step, c.thread, c.start_ns, c.start_ns + c.duration_ns AS end_ns, c.state = 'replayed' AS is_replay,
+    SELECT c.log, c.step, c.thread, c.graph, c.start_ns, c.start_ns + c.duration_ns AS end_ns,
+           c.state = 'replayed' AS is_replay,
            CASE WHEN g.phase IS DISTINCT FROM 'backward' THEN f.file END AS file, f.function
     FROM calls c LEFT JOIN graphs g ON g.graph = c.graph
     LEFT JOIN compiles f ON f.log = g.log AND f.compile_id = g.compile_id
@@ -58,6 +60,9 @@ _COMPILES = """
     WHERE s.depth = 0 AND s.duration_ns > 0 AND l.monotonic_ns IS NOT NULL AND s.log BETWEEN $1 AND $2
 """
 _WAITS = "SELECT log, thread, start_ns, duration_ns FROM data_waits WHERE duration_ns > 0 AND log BETWEEN $1 AND $2"
+_OPTIMIZERS = (
+    "SELECT log, thread, start_ns, duration_ns FROM optimizer_steps WHERE duration_ns > 0 AND log BETWEEN $1 AND $2"
+)
 _BREAKS = """
     SELECT e.log, e.file, e.line, any_value(e.function), any_value(e.code) FROM compile_events e
     WHERE e.kind = 'graph_break' AND e.line IS NOT NULL AND e.log BETWEEN $1 AND $2 GROUP BY ALL
@@ -79,6 +84,7 @@ class _Call(NamedTuple):
     log: int
     step: int
     thread: int
+    graph: int | None
     start_ns: int
     end_ns: int
     is_replay: bool
@@ -103,6 +109,8 @@ class _Facts(NamedTuple):
     compiles: Periods
     waits: Mapping[int, Periods]
     """Waits for data of each thread; those of a thread that fetches batches for another one delay no step."""
+    optimizers: Mapping[int, Periods]
+    """Steps of optimizers of each thread."""
     breaks: Mapping[tuple[str, int], SourceLine]
     on_device: bool
     reads: bool
@@ -145,21 +153,40 @@ def _step_splits(trace: Trace, log: int) -> dict[int, StepSplit]:
 
 def _read(trace: Trace, first: int, last: int) -> dict[int, dict[int, StepSplit]]:
     """Return the splits of the logs with numbers from `first` to `last`."""
+    found: dict[int, dict[int, StepSplit]] = {}
+    for row, calls, facts, before_ns in _divisible(trace, first, last):
+        found.setdefault(row.log, {})[row.step] = _split(row, calls, facts, before_ns)
+    return found
+
+
+def step_gaps(trace: Trace, log: int, steps: Iterable[int]) -> list[Gap]:
+    """Return the gaps of some steps of a log."""
+    wanted = set(steps)
+    found: list[Gap] = []
+    previous: int | None = None
+    for row, calls, facts, before_ns in _divisible(trace, log, log):
+        if row.step in wanted:
+            found += [gap for _, _, gap in _gaps(calls, facts, *_span(row, calls, before_ns), previous)]
+        previous = max(calls, key=lambda call: call.end_ns).graph
+    return found
+
+
+def _divisible(trace: Trace, first: int, last: int) -> Iterator[tuple[_Step, list[_Call], _Facts, int | None]]:
+    """Yield each step of the logs from `first` to `last` that has calls, with these, the facts about its log, and the
+    end of the step before."""
     calls: defaultdict[tuple[int, int], list[_Call]] = defaultdict(list)
     for call in sql.records(_Call, trace, _CALLS, [first, last, None]):
         calls[call.log, call.step].append(call)
-    found: dict[int, dict[int, StepSplit]] = {}
     facts = _facts(trace, first, last)
-    before_ns = None
+    log, before_ns = None, None
     for row in sql.records(_Step, trace, _STEPS, [first, last]):
         of_step = calls.get((row.log, row.step))
         if row.kind == "data" or not of_step:
             continue
-        if row.log not in found:
-            found[row.log], before_ns = {}, None
-        found[row.log][row.step] = split = _split(row, of_step, facts(row.log), before_ns)
-        before_ns = max(before_ns or 0, split.end_ns)
-    return found
+        if row.log != log:
+            log, before_ns = row.log, None
+        yield row, of_step, facts(row.log), before_ns
+        before_ns = max(before_ns or 0, _span(row, of_step, before_ns)[1])
 
 
 def _facts(trace: Trace, first: int, last: int, step: int | None = None) -> Callable[[int], _Facts]:
@@ -172,19 +199,22 @@ def _facts(trace: Trace, first: int, last: int, step: int | None = None) -> Call
         return found
 
     launches = by_log(_LAUNCHES, step)
-    compiles, waits, breaks = map(by_log, (_COMPILES, _WAITS, _BREAKS))
+    compiles, waits, optimizers, breaks = map(by_log, (_COMPILES, _WAITS, _OPTIMIZERS, _BREAKS))
     on_device, reads = by_log(_ON_DEVICE), by_log(_READS)
 
     @cache
     def of_log(log: int) -> _Facts:
         compiling = Periods((start, start + lasts) for start, lasts in compiles.get(log, ()))
-        by_thread: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        for thread, start, lasts in waits.get(log, ()):
-            by_thread[thread].append((start, start + lasts))
+        waiting = {thread: found.outside_of(compiling) for thread, found in _by_thread(waits.get(log, ())).items()}
+        stepping = {
+            thread: found.outside_of(compiling).outside_of(waiting.get(thread, _NEVER))
+            for thread, found in _by_thread(optimizers.get(log, ())).items()
+        }
         return _Facts(
             {step: total or 0 for step, total in launches.get(log, ())},
             compiling,
-            {thread: Periods(spans).outside_of(compiling) for thread, spans in by_thread.items()},
+            waiting,
+            stepping,
             {(row[0], row[1]): SourceLine(row[0], row[1], row[2] or "", row[3] or "")
              for row in breaks.get(log, ()) if row[0]},
             log in on_device,
@@ -194,23 +224,42 @@ def _facts(trace: Trace, first: int, last: int, step: int | None = None) -> Call
     return of_log
 
 
+def _by_thread(rows: Iterable[sql.Row]) -> dict[int, Periods]:
+    """Return the periods of each thread from its number, start and duration."""
+    found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for thread, start, lasts in rows:
+        found[thread].append((start, start + lasts))
+    return {thread: Periods(spans) for thread, spans in found.items()}
+
+
+class Gap(NamedTuple):
+    """Time between calls of graphs in which nothing was compiled, no optimizer stepped, and nothing waited for data."""
+
+    kind: PartKind
+    """``break``, ``between``, ``after`` or ``outside``."""
+    line: SourceLine | None
+    """The line of the graph break."""
+    before: int | None
+    """The graph whose call ended before; None if there was none."""
+    after: int | None
+    """The graph whose call began after; None if that is in a later step."""
+    duration_ns: int
+
+
 def _split(row: _Step, calls: Sequence[_Call], facts: _Facts, before_ns: int | None) -> StepSplit:
-    first = calls[0].start_ns
-    start = row.start_ns if before_ns is None or before_ns > first else before_ns
-    start = min(start, first)
+    start, end = _span(row, calls, before_ns)
     sums: Counter[tuple[PartKind, SourceLine | None]] = Counter()
     in_calls = replays = 0
-    data = facts.waits.get(calls[0].thread, _NEVER)
     at = start
-    for number, call in enumerate(calls):
-        _gap(sums, ("between", None) if number else ("outside", None), _break(call, facts) if number else None,
-             (at, call.start_ns), facts.compiles, data)  # fmt: skip
+    for call in calls:
         inside = max(0, call.end_ns - max(at, call.start_ns))
         in_calls += inside
         replays += inside if call.is_replay else 0
         at = max(at, call.end_ns)
-    end = max(at, row.end_ns or 0) if row.by_what in _ENDS_LATER else at
-    _gap(sums, ("after", None), None, (at, end), facts.compiles, data)
+    for gap_start, gap_end, gap in _gaps(calls, facts, start, end):
+        sums[gap.kind, gap.line] += gap.duration_ns
+        for kind, periods in _apart(calls, facts):
+            sums[kind, None] += periods.within(gap_start, gap_end)
     launches = min(in_calls, max(0, facts.launch_ns.get(row.step, 0) + replays))
     sums["launching" if facts.on_device else "kernels", None] += launches
     sums["reading" if facts.reads else "host", None] += in_calls - launches
@@ -218,22 +267,42 @@ def _split(row: _Step, calls: Sequence[_Call], facts: _Facts, before_ns: int | N
     return replace(split, verdict=step_verdict(split))
 
 
-def _gap(
-    sums: Counter[tuple[PartKind, SourceLine | None]],
-    kind: tuple[PartKind, None],
-    line: SourceLine | None,
-    span: tuple[int, int],
-    compiles: Periods,
-    data: Periods,
-) -> None:
-    """Add the time between two calls to its parts."""
-    start, end = span
-    if end <= start:
-        return
-    compiling, waiting = compiles.within(start, end), data.within(start, end)
-    sums["compile", None] += compiling
-    sums["data", None] += waiting
-    sums[kind if line is None else ("break", line)] += end - start - compiling - waiting
+def _span(row: _Step, calls: Sequence[_Call], before_ns: int | None) -> tuple[int, int]:
+    """Return start and end of a step that begins with the end of the step before, `before_ns`."""
+    first, last = calls[0].start_ns, max(call.end_ns for call in calls)
+    start = min(first, row.start_ns if before_ns is None or before_ns > first else before_ns)
+    return start, max(start, last, (row.end_ns or 0) if row.by_what in _ENDS_LATER else 0)
+
+
+def _gaps(
+    calls: Sequence[_Call], facts: _Facts, start: int, end: int, previous: int | None = None
+) -> Iterator[tuple[int, int, Gap]]:
+    """Yield start, end and facts of the time before, between and after the calls of a step from `start` to `end`.
+
+    `previous` is the graph of the last call of the step before.
+    """
+    apart = _apart(calls, facts)
+    before: _Call | None = None
+    at = start
+    for call in (*calls, None):
+        until = call.start_ns if call is not None else end
+        if until > at:
+            line = _break(call, facts) if call is not None and before is not None else None
+            kind: PartKind = "break" if line else "outside" if before is None else "between" if call else "after"
+            left = until - at - sum(periods.within(at, until) for _, periods in apart)
+            yield at, until, Gap(kind, line, before.graph if before else previous, call and call.graph, left)
+        if call is not None and call.end_ns >= at:
+            before, at = call, call.end_ns
+
+
+def _apart(calls: Sequence[_Call], facts: _Facts) -> tuple[tuple[PartKind, Periods], ...]:
+    """Return the periods that are taken out of the gaps of a step."""
+    thread = calls[0].thread
+    return (
+        ("compile", facts.compiles),
+        ("data", facts.waits.get(thread, _NEVER)),
+        ("optimizer", facts.optimizers.get(thread, _NEVER)),
+    )
 
 
 def _break(call: _Call, facts: _Facts) -> SourceLine | None:

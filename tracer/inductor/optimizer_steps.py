@@ -1,0 +1,53 @@
+"""Tells when optimizers of `torch.optim` have stepped, and records how long that took: no graph runs in this time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter_ns
+from typing import Any
+
+from stepscope.tracer.inductor.compat import optimizer_hook
+from stepscope.tracer.schema.steps import OptimizerStep
+
+LEAST_NS = 1_000_000
+"""Shortest step that is recorded."""
+
+
+class OptimizerSteps:
+    """Calls a function at each end of an optimizer's `step`, and another one with the record of a long step."""
+
+    def __init__(self, write: Callable[[OptimizerStep], None], on_end: Callable[[Any], None]) -> None:
+        self._write, self._on_end = write, on_end
+        self._began: dict[int, int] = {}
+        """Begin (ns) of the step that runs, by thread."""
+        self._handles: list[Any] = []
+
+    def attach(self) -> None:
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+        self._handles = [
+            register_optimizer_step_pre_hook(optimizer_hook(self._begin)),
+            register_optimizer_step_post_hook(optimizer_hook(self._end)),
+        ]
+
+    def detach(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _begin(self, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if not _has_closure(args, kwargs):  # else it calls graphs
+            self._began[threading.get_native_id()] = perf_counter_ns()
+
+    def _end(self, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        ended, thread = perf_counter_ns(), threading.get_native_id()
+        began = self._began.pop(thread, None)
+        if began is not None and ended - began >= LEAST_NS:
+            self._write(OptimizerStep(thread, began, ended - began, type(optimizer).__name__))
+        self._on_end(optimizer)
+
+
+def _has_closure(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether a function that computes the loss was given; the hook's `args` begin with the optimizer."""
+    return any(one is not None for one in args[1:]) or kwargs.get("closure") is not None
