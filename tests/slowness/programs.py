@@ -10,6 +10,8 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -119,6 +121,44 @@ class Logging(Layers):
 
 def break_in_loop(slow: bool) -> None:
     clock.run(train(Logging(slow), same_batch(torch.randn(ROWS, WIDTH))))
+
+
+def metrics_in_loop(slow: bool) -> None:
+    """The program writes metrics between the backward pass and the step of the optimizer."""
+    model = Layers()
+    compiled, optimizer = torch.compile(model), torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def steps() -> Iterator[None]:
+        for batch in same_batch(torch.randn(ROWS, WIDTH)):
+            compiled(batch).square().mean().backward()
+            if slow:
+                planted(lambda: python_work(800_000))
+            optimizer.step()
+            optimizer.zero_grad()
+            yield
+
+    clock.run(steps())
+
+
+def function_in_python(slow: bool) -> None:
+    """A graph break within a block keeps a function from being compiled; its twin has no such break."""
+
+    def search(x: Tensor) -> Tensor:
+        with torch.autograd.profiler.record_function("search") if slow else nullcontext():
+            for _ in range(300):
+                x = torch.tanh(x * (2 if slow and x.max().item() < 0.5 else 1))
+        return x
+
+    model, compiled, batch = torch.compile(Layers()), torch.compile(search), torch.randn(WIDTH, WIDTH)[:16]
+
+    def steps() -> Iterator[None]:
+        with torch.no_grad():
+            for x in same_batch(batch):
+                model(x)
+                planted(partial(compiled, x))
+                yield
+
+    clock.run(steps())
 
 
 class Slow(Dataset[Tensor]):
@@ -316,6 +356,8 @@ def infer(model: nn.Module, batches: Iterator[Tensor]) -> Iterator[None]:
 
 PROGRAMS: dict[str, Callable[[bool], None]] = {
     "break_in_loop": break_in_loop,
+    "metrics_in_loop": metrics_in_loop,
+    "function_in_python": function_in_python,
     "data_loader": data_loader,
     "sync_in_loop": sync_in_loop,
     "recompile_each_step": recompile_each_step,

@@ -34,6 +34,8 @@ PLANTED = (
     Planted("recompile_each_step", "recompiles_each_step", "self.factor if self.slow", "self.factor changed"),
     Planted("host_bound", "host_bound", None, "launches take"),
     Planted("contiguous_copies", "contiguous_copies", "permute(0, 2, 1).contiguous()", "to another layout"),
+    Planted("metrics_in_loop", "uncompiled_work", ".backward()", "the end of the step"),
+    Planted("function_in_python", "synchronizing_call", "x.max().item()", "makes Python run all of search"),
     Planted("data_loader", "data_waits", None, "num_workers"),
     Planted("growing_sequence", "growing_sequence", None, "x.size()[1] grows from 352 to 1,696"),
     Planted("slow_rank", "slow_rank", None, "Rank 1 spends"),

@@ -23,7 +23,7 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
     times,
 )
-from stepscope.viewer.findings.speed.costs import hot_breaks
+from stepscope.viewer.findings.speed.hot_breaks import hot_breaks
 from stepscope.viewer.memory.queries.graphs import has_lifetimes
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.text.formats import basename, format_bytes, plural

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, logs_of
 from stepscope.viewer.overview.rows import Finding, Severity
 from stepscope.viewer.speed.queries.runs import run_splits, typical_steps
@@ -95,39 +94,3 @@ def step_page(evidence: Evidence, run: RunSplit) -> str:
     """Return the address of a typical step."""
     steps = steady_steps(evidence, run).steps
     return f"/steps/{steps[len(steps) // 2]}?log={run.log}"
-
-
-class HotBreak(NamedTuple):
-    """A graph break that takes much of each step, in the log in which its share is largest."""
-
-    run: RunSplit
-    part: Part
-    events: list[CompileEvent]
-    """Records of the break in all logs; there is at least one."""
-
-    @property
-    def share(self) -> float:
-        return self.part.duration_ns / self.run.typical_ns
-
-
-def hot_breaks(evidence: Evidence) -> list[HotBreak]:
-    """Return the graph breaks that are worth a finding, by their place."""
-    events = evidence.compile_events("graph_break")
-    found: dict[tuple[str, int], HotBreak] = {}
-    for run, part in _costly_breaks(evidence) if events else ():
-        source = part.source
-        if source is None:
-            continue
-        place = source.file, source.line
-        of_place = [event for event in events if (event.file, event.line) == place]
-        one = HotBreak(run, part, of_place)
-        if of_place and (place not in found or one.share > found[place].share):
-            found[place] = one
-    return list(found.values())
-
-
-def _costly_breaks(evidence: Evidence) -> Iterator[tuple[RunSplit, Part]]:
-    for run in steady_runs(evidence):
-        for part in run.parts:
-            if part.kind == "break" and is_costly(part.duration_ns, run.typical_ns):
-                yield run, part

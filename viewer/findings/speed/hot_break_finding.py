@@ -6,8 +6,10 @@ import re
 
 from stepscope.viewer.compiles.queries.break_text import hints_in
 from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, place_of
-from stepscope.viewer.findings.speed.costs import HotBreak, amount, facts_of, hot_breaks, severity_of, step_page
+from stepscope.viewer.findings.speed.costs import amount, facts_of, severity_of, step_page
+from stepscope.viewer.findings.speed.hot_breaks import HotBreak, hot_breaks
 from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.text.formats import basename
 
 _READS = re.compile(
     r"\.item\(\)|_local_scalar_dense"
@@ -27,16 +29,22 @@ def _reads(one: HotBreak) -> bool:
 
 
 def _finding(evidence: Evidence, one: HotBreak, kind: str, rule: str) -> Timed:
-    run, part, first = one.run, one.part, one.events[0]
-    what = "the host needs a value that the graph computed" if _reads(one) else first.cause
+    run, part_ns, first = one.run, one.part_ns, one.events[0]
+    cause = "the host needs a value that the graph computed" if _reads(one) and not one.is_whole else first.cause
+    place = f"{basename(first.source.file)}:{first.source.line}" if first.source else first.name
+    what = (
+        f"spent in code that is not compiled, because the graph break in {place} makes Python run all of {first.name}"
+        if one.is_whole
+        else f"host work at the graph break in {place}"
+    )
     hints = hints_in(first.text)
     return first.time_ns, Finding(
         kind=kind,
         severity=severity_of(one.share),
-        title=f"{amount(part.duration_ns, run.typical_ns)} is host work at the graph break in {part.place}: {what}",
+        title=f"{amount(part_ns, run.typical_ns)} is {what}: {cause}",
         rule=rule,
         evidence={
-            **facts_of(run, part.duration_ns),
+            **facts_of(run, part_ns),
             "breaks": len({(event.log, event.compile_id) for event in one.events}),
             "compile_ids": list(dict.fromkeys(event.compile_id for event in one.events))[:MOST_EXAMPLES],
             "cause": first.cause,

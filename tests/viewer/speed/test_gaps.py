@@ -1,0 +1,91 @@
+"""Code that is not compiled, between the calls of graphs: named with the lines of the calls if it takes long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stepscope.tracer.schema.launches import Calls, Launches
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.steps import CallSite, OptimizerStep, StepMarks
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.open import open_trace
+from stepscope.viewer.store.trace import Trace
+from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, graph, run
+
+Open = Callable[[LogBuilder | bytes], Trace]
+MS = 1_000_000
+
+
+def training(before: int = 0, between: int = 0, after: int = 0, optimizer: int = 0, **of_run: Any) -> LogBuilder:
+    """Ten steps: other code (ms), a call of 4 ms, other code, a backward pass of 4 ms, other code, the optimizer."""
+    log = LogBuilder().record(run(guesses_steps=True, **of_run))
+    log.record(graph()).record(graph(1, phase="backward", compile_id="0/0"))
+    log.record(CallSite(0, "/src/train.py", 7, "main", "loss = model(x)"))
+    log.record(CallSite(1, "/src/train.py", 9, "main", "loss.backward()"))
+    end = MONOTONIC_NS
+    for step in range(10):
+        forward = end + before * MS
+        backward = forward + (4 + between) * MS
+        stepping = backward + (4 + after) * MS
+        end = stepping + optimizer * MS
+        calls = Calls(
+            [2 * step, 2 * step + 1], [0, 1], [0, 0], [step, step], [1, 1], [None, None], [forward, backward],
+            [4 * MS, 4 * MS], [1, 1], ["ok", "ok"],
+        )  # fmt: skip
+        log.record(Launches(calls, [0, 0], [forward, backward], [forward + MS, backward + MS]))
+        if optimizer:
+            log.record(OptimizerStep(1, stepping, optimizer * MS, "AdamW"))
+        log.record(StepMarks(["optimizer"], [0], ["AdamW"], [1], [end]))
+    return log.record(End("exit", end))
+
+
+def found(trace: Trace) -> list[Finding]:
+    return [one for one in all_findings(trace) if one.kind == "uncompiled_work"]
+
+
+def test_code_between_the_steps_is_before_the_first_call(opened: Open) -> None:
+    (finding,) = found(opened(training(before=12)))
+    assert finding.title == (
+        "60 % of a step (12.0 ms of 20.0 ms) is spent in code that is not compiled, between the backward pass at"
+        " train.py:9 of the step before and the compiled call at train.py:7"
+    )
+    assert (finding.severity, finding.evidence["share"]) == ("warning", 0.6)
+    assert finding.source is not None
+    assert finding.source.code == "loss = model(x)"
+
+
+def test_each_place_has_a_finding(opened: Open) -> None:
+    first, second = found(opened(training(before=1, between=8, after=8)))
+    assert first.title.endswith("between the compiled call at train.py:7 and the backward pass at train.py:9")
+    assert second.title.endswith("between the backward pass at train.py:9 and the end of the step")
+    assert first.severity == "info"
+
+
+def test_an_optimizer_is_no_code_of_the_program(opened: Open) -> None:
+    assert found(opened(training(before=1, after=1, optimizer=30))) == []
+
+
+def test_short_gaps_are_usual(opened: Open) -> None:
+    assert found(opened(training(before=1, between=1, after=1))) == []
+
+
+def of_ranks(folder: Path, *logs: LogBuilder) -> list[Finding]:
+    for rank, log in enumerate(logs):
+        log.write(folder / f"stepscope_trace_rank_{rank}_{4711 + rank}_a.log")
+    with open_trace(folder) as trace:
+        return found(trace)
+
+
+def test_ranks_exchange_gradients_after_the_backward_pass(tmp_path: Path) -> None:
+    logs = [training(before=1, between=8, after=8, rank=rank, world_size=2) for rank in range(2)]
+    (finding,) = of_ranks(tmp_path, *logs)
+    assert "between the compiled call at train.py:7 and the backward pass" in finding.title
+    assert finding.evidence["logs"] == 2
+
+
+def test_ranks_that_wait_for_a_slow_one_are_not_named(tmp_path: Path) -> None:
+    late, waiting = training(before=17, rank=0, world_size=2), training(before=1, between=16, rank=1, world_size=2)
+    assert of_ranks(tmp_path, late, waiting) == []

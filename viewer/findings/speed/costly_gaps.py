@@ -1,0 +1,28 @@
+"""Finds the places outside of compiled code in which typical steps spend much of their time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stepscope.viewer.findings.evidence import Evidence
+from stepscope.viewer.findings.speed.costs import steady_runs, steps_of_runs
+from stepscope.viewer.speed.queries.gaps import LEAST_NS, LEAST_SHARE, GapCost, gap_costs
+from stepscope.viewer.speed.queries.launch_costs import device_time
+from stepscope.viewer.speed.rows import RunSplit
+
+
+def costly_gaps(evidence: Evidence) -> Iterator[tuple[RunSplit, GapCost]]:
+    """Yield the gaps that are worth a finding, the longest of each log first. On a GPU only the time counts in which
+    the device is idle."""
+    costs = gap_costs(evidence.trace)
+    runs = [run for run in steady_runs(evidence) if run.log in costs]
+    on_device = [run for run in runs if any(part.kind == "launching" for part in run.parts)]
+    busy = device_time(evidence.trace, steps_of_runs(evidence, on_device)) if on_device else {}
+    for run in runs:
+        idle_ns = run.typical_ns
+        if run in on_device:
+            idle_ns = run.typical_ns - round(busy[run.log] / run.typical_steps) if run.log in busy else 0
+        for cost in costs[run.log]:
+            part_ns = min(cost.part_ns, idle_ns)
+            if part_ns >= max(LEAST_NS, LEAST_SHARE * run.typical_ns):
+                yield run, cost._replace(part_ns=part_ns)

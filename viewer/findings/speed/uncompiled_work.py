@@ -1,0 +1,79 @@
+"""Code that is not compiled takes at least 25 % and 2 ms of each typical step between two calls of compiled graphs,
+before the first of them or after the last. The code at graph breaks, waiting for a DataLoader and the steps of
+optimizers of torch.optim do not count, nor does compiling. On a GPU the time counts as far as the device is idle, by
+the launches that were measured. Where several ranks run, the time after a backward pass does not count, because
+gradients are exchanged in it, and there is no finding if a rank is slower than the others, because the others wait for
+it. Typical steps are those of medium duration in which nothing was compiled; there must be four. The finding names the
+lines of the calls, and is a warning from 50 % on. If a function runs there that a graph break keeps from being
+compiled, there is a finding of the kind break_in_hot_loop or synchronizing_call instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
+from stepscope.viewer.findings.speed import slow_rank
+from stepscope.viewer.findings.speed.costly_gaps import costly_gaps
+from stepscope.viewer.findings.speed.costs import Slowness, amount, facts_of, one_per_cause, step_page
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.speed.queries.gaps import GapCost
+from stepscope.viewer.speed.rows import RunSplit
+from stepscope.viewer.text.formats import basename
+
+SUMMARY = "Code that is not compiled takes much of each step"
+
+WARNING_SHARE = 0.5
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding per place, over all logs in which it is the same."""
+    return one_per_cause(evidence, _slow(evidence))
+
+
+def _slow(evidence: Evidence) -> Iterator[Slowness]:
+    found = [(run, cost) for run, cost in costly_gaps(evidence) if not cost.fallbacks]
+    has_ranks = len({run.rank for run in evidence.runs}) > 1
+    if not found or (has_ranks and slow_rank.find(evidence)):
+        return
+    for run, cost in found:
+        if not (has_ranks and cost.before is not None and cost.before.phase == "backward"):
+            cause = cost.kind, cost.before, cost.after
+            yield Slowness(cause, run, cost.part_ns, partial(_finding, evidence, run, cost))
+
+
+def _finding(evidence: Evidence, run: RunSplit, cost: GapCost) -> Finding:
+    near = cost.after if cost.kind == "outside" else cost.before
+    return Finding(
+        kind="uncompiled_work",
+        severity="warning" if cost.part_ns >= WARNING_SHARE * run.typical_ns else "info",
+        title=f"{amount(cost.part_ns, run.typical_ns)} is spent in code that is not compiled, {_where(cost)}",
+        rule=rule_of(__doc__),
+        evidence={**facts_of(run, cost.part_ns), "times": cost.times},
+        proof=[_PROOF_OF_MANY.format(cost.times)] if cost.times > 1 else [],
+        page=step_page(evidence, run),
+        rank=run.rank,
+        log=run.log,
+        source=near.source if near else None,
+    )
+
+
+_PROOF_OF_MANY = (
+    "This happens {:,} times in a step. Each time Dynamo also checks the guards of the next call; one compiled function"
+    " around several of these calls leaves that out."
+)
+
+
+def _where(cost: GapCost) -> str:
+    before, after = (place.text if place else None for place in (cost.before, cost.after))
+    if cost.kind == "after":
+        return f"between {before or 'the last graph'} and the end of the step"
+    if cost.kind == "outside":
+        first = after or "the first graph"
+        return f"between {before} of the step before and {first}" if before else f"before {first}"
+    return f"between one call and the next at {_place(cost)}" if before == after else f"between {before} and {after}"
+
+
+def _place(cost: GapCost) -> str:
+    source = cost.before.source if cost.before else None
+    return f"{basename(source.file)}:{source.line}" if source else "the same place"
