@@ -235,27 +235,32 @@ def test_what_makes_nan_in_a_fused_kernel(
 
 
 @pytest.mark.parametrize("changes", [True, False])
-def test_a_custom_operator_that_changes_an_input_unsaid(scripts: Scripts, tmp_path: Path, changes: bool) -> None:
+@pytest.mark.parametrize("reader", ["a launch", "the caller"])
+def test_a_custom_operator_that_changes_an_input_unsaid(
+    scripts: Scripts, tmp_path: Path, changes: bool, reader: str
+) -> None:
     body = f"""
     @torch.library.custom_op("stepscope_test::stats", mutates_args=())
     def stats(value: torch.Tensor) -> torch.Tensor:
-        return (value.clamp_(-1, 1) if {changes} else value.clamp(-1, 1)).sum(0)
+        return (value.clamp_(-1, 0.5) if {changes} else value.clamp(-1, 0.5)).sum(0)
     @stats.register_fake
     def _(value):
         return value.new_empty(value.shape[1:])
     @torch.compile
     def model(value):
-        product = value @ value
+        product = value @ value if {reader == "a launch"} else value
         total = torch.ops.stepscope_test.stats(product)
-        return product * 2 + total
+        return product * 2 + total if {reader == "a launch"} else total + 1
     with stepscope.trace(FOLDER, level="values", verify_before=ASKED):
-        model(VALUE)
+        model(VALUE.clone())
     """
     found = record(scripts, tmp_path / "asked", body.replace("ASKED", "True"))
     assert [(finding.kind, finding.severity) for finding in found] == [("changed_without_writer", "critical")] * changes
-    between = "; the custom operator stepscope_test.stats read it in between"
-    assert all(finding.title.endswith(between) for finding in found)
+    title = "The custom operator stepscope_test.stats changed " + ("buf0" if reader == "a launch" else "value (arg0_1)")
+    assert all(finding.title.startswith(f"{title} without declaring it") for finding in found)
     folder = tmp_path / "plain"
     assert record(scripts, folder, body.replace("ASKED", "False")) == []
-    with open_trace(folder, index_dir=folder / "index") as trace:
-        assert any("stepscope_test.stats" in note and "--verify-before" in note for note in overview(trace).notes)
+    for name, asks in (("plain", True), ("asked", False)):
+        with open_trace(tmp_path / name, index_dir=tmp_path / name / "index") as trace:
+            notes = overview(trace).notes
+        assert asks is any("stepscope_test.stats" in note and "--verify-before" in note for note in notes)

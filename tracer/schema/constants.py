@@ -25,3 +25,9 @@ FAILED_CALL = " API call failed at "
 """Text after the failed call in an exception from generated C++ code."""
 CALL_RAISED = "the call raised: "
 """Beginning of the line that says why such a call failed."""
+TORCH_NAMESPACES = (
+    "aten", "prims", "prim", "inductor", "higher_order", "c10d", "_c10d_functional", "_c10d_functional_autograd",
+    "c10d_functional", "symm_mem", "fsdp", "quantized", "onednn", "mkldnn", "mkl", "profiler", "rngprims", "debugprims",
+    "_quantized", "quantized_decomposed", "torchvision", "bucketing",
+)  # fmt: skip
+"""Namespaces of operators that may return their input, as `wait_tensor` does, or that PyTorch itself checks."""

@@ -1,4 +1,4 @@
-"""Parses single statements of a wrapper: sizes, allocations and copies."""
+"""Parses single statements of a wrapper: sizes, allocations, copies and custom operators."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from stepscope.tracer.schema.graphs import Held
+from stepscope.tracer.schema.constants import TORCH_NAMESPACES
+from stepscope.tracer.schema.graphs import Held, LaunchSite
 from stepscope.tracer.wrapper.expressions import dotted, is_constant
 from stepscope.tracer.wrapper.parsed import LaunchStatement
 
@@ -113,3 +114,9 @@ def names_in(expression: ast.expr) -> Iterator[str]:
 def variables(expression: ast.expr) -> set[str]:
     """Return the names of the tensors and sizes in an argument."""
     return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} - {"reinterpret_tensor"}
+
+
+def is_custom(site: LaunchSite) -> bool:
+    """Return whether a launch calls an operator that neither PyTorch nor Inductor checks for what it changes."""
+    namespace = site.kernel.removeprefix("torch.ops.").partition(".")[0]
+    return site.kind == "fallback" and site.kernel.startswith("torch.ops.") and namespace not in TORCH_NAMESPACES

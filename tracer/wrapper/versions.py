@@ -23,6 +23,7 @@ from stepscope.tracer.wrapper.statements import (
     checked_tensor,
     copies_later,
     extent_of,
+    is_custom,
     variables,
 )
 
@@ -72,7 +73,8 @@ def follow(
 ) -> Followed:
     """Follow the buffers of `source`, and plan to read the arguments that are `wanted`.
 
-    With `again` every argument is also read before each launch. With `deferred` reads wait until a statement writes,
+    With `again` every argument is also read before each launch, and the inputs of a custom operator, which may change
+    them without declaring it, also after it. With `deferred` reads wait until a statement writes,
     frees or renames what they read, so that one reading may serve several launches; this is correct only if reads and
     launches are ordered among themselves, as on a CUDA stream.
     """
@@ -250,6 +252,8 @@ class _Follower:
         if site.kind == "subgraph":
             self._subgraph(launch, statement)
             return
+        if self.again and is_custom(site):
+            self.queue.flush(statement, "before")
         in_flight = (site.kind == "collective" and "wait_tensor" not in site.kernel) or copies_later(launch)
         views = [self._seen(expression) for expression in launch.expressions]
         for name in launch.bound:
@@ -323,11 +327,14 @@ class _Follower:
         self, launch: LaunchStatement, views: list[_View | None], statement: ast.stmt, in_flight: bool
     ) -> list[Argument]:
         site, given = launch.site, len(launch.expressions)
-        is_wait = site.kind == "collective" and not in_flight
+        is_wait, again = site.kind == "collective" and not in_flight, self.again and is_custom(site)
         for number, (view, argument) in enumerate(zip(views, site.arguments, strict=False)):
             if view is not None and (argument.role != "in" or is_wait):
                 self._written(view, Version(site.site, number, "after"), launch.expressions[number], launch,
                               statement, in_flight)  # fmt: skip
+            elif view and again and view.storage.held in ("input", "written") and self.wanted(site, argument):
+                row = Version(site.site, number, "after")
+                self._read(row, launch.expressions[number], view.storage, statement, "after")
         facts = []
         shared = views[launch.view_of] if launch.view_of is not None and launch.view_of < given else None
         for number, name in enumerate(launch.bound, given):

@@ -1,14 +1,15 @@
-"""The statistics of a buffer before a launch differ from the statistics of the last write to it in the same call,
-although no launch wrote it in between. Something else changed it: a custom operator that does not declare it, which is
-named if it read the buffer in between, a stray write, another stream, or memory that is still in use."""
+"""The values of a buffer before a launch differ from the values of the last write to it in the same call, although no
+launch wrote it in between. Something else changed it: a stray write, another stream, or memory that is still in use.
+The inputs of a custom operator are also read after it, so that an operator that changes one without declaring it is
+named."""
 
 from __future__ import annotations
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, open_launch, program_name, rule_of
 from stepscope.viewer.findings.values.describe import describe
-from stepscope.viewer.findings.values.operations import source_line
+from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
-from stepscope.viewer.graphs.queries.hidden_aliases import custom_readers
+from stepscope.viewer.graphs.queries.hidden_aliases import operator_name
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.changed_values import ChangedValue, changed_values
@@ -36,17 +37,18 @@ def _finding(trace: Trace, change: ChangedValue) -> Timed:
     row, written = change.before, change.written
     sites = {site.site: site for site in site_rows(trace, [row.site, written.site])}
     where, name = launch_place(trace, row.launch), program_name(trace, change.graph, change.name)
-    readers = custom_readers(trace, change.graph, written.site, row.site, change.buffer)
-    between = f"; the custom operator {readers[0]} read it in between" if readers else ""
-    verb = "written by" if written.moment == "after" else "read at"
+    kernel, verb = sites[row.site].kernel, "written by" if written.moment == "after" else "read at"
+    was = f"{describe(name, written)}, {verb} launch {written.launch}: {sites[written.site].kernel}"
+    if row.moment == "after":
+        line = place(source_line(sites[row.site]))
+        title = f"The custom operator {operator_name(kernel)} changed {name} without declaring it{line}, {where.text}"
+    else:
+        title = f"{name} changed although no launch wrote it, before {where.text}: {kernel}"
     return where.time_unix_ns, Finding(
         kind="changed_without_writer",
         severity="critical",
-        title=f"{name} changed although no launch wrote it, before {where.text}: {sites[row.site].kernel}{between}",
-        proof=[
-            f"{describe(change.name, written)}, {verb} launch {written.launch}: {sites[written.site].kernel}",
-            f"{describe(change.name, row)}, before launch {row.launch}",
-        ],
+        title=title,
+        proof=[was, f"{describe(name, row)}, {row.moment} launch {row.launch}"],
         links=[
             ProofLink(f"open launch {row.launch}", f"/steps/{change.step}?log={change.log}&launch={row.launch}"),
             open_launch(written.launch),
@@ -57,17 +59,17 @@ def _finding(trace: Trace, change: ChangedValue) -> Timed:
             "launch": row.launch,
             "launch_in_step": where.ordinal,
             "of": where.of,
-            "was": f"{describe(change.name, written)}, {verb} launch {written.launch}: {sites[written.site].kernel}",
-            "is": describe(change.name, row),
+            "was": was,
+            "is": describe(name, row),
             "before": attributes(written, *_COMPARED),
             "now": attributes(row, *_COMPARED),
             "times": change.times,
-            "custom_operators_in_between": readers,
+            "custom_operator": operator_name(kernel) if row.moment == "after" else None,
         },
         page=f"/steps/{change.step}?log={change.log}&launch={row.launch}",
         rank=where.rank,
         launch=row.launch,
-        kernel=sites[row.site].kernel,
+        kernel=kernel,
         argument=change.name,
         source=source_line(sites[row.site]),
         **attributes(change, "step", "graph", "buffer", "log"),

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from stepscope.tracer.schema.constants import TORCH_NAMESPACES
 from stepscope.viewer.graphs.queries.graphs import code_of_graph, memory_statements
 from stepscope.viewer.graphs.queries.signatures import code_results
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
-_TORCH = (
-    "aten", "prims", "prim", "inductor", "higher_order", "c10d", "_c10d_functional", "_c10d_functional_autograd",
-    "c10d_functional", "symm_mem", "fsdp", "quantized", "onednn", "mkldnn", "mkl", "profiler", "rngprims", "debugprims",
-    "_quantized", "quantized_decomposed", "torchvision", "bucketing",
-)  # fmt: skip
-"""Namespaces of operators that may return their input, as `wait_tensor` does, or that PyTorch itself checks."""
 _CANDIDATES = """
     SELECT site FROM sites WHERE kind = 'fallback' AND starts_with(kernel, 'torch.ops.')
       AND NOT list_contains(?, split_part(kernel, '.', 3)) LIMIT 1
@@ -24,7 +19,6 @@ _READERS = """
     SELECT DISTINCT s.kernel FROM sites s JOIN arguments a ON a.site = s.site
     WHERE s.kind = 'fallback' AND starts_with(s.kernel, 'torch.ops.') AND a.role = 'in'
       AND NOT list_contains($1, split_part(s.kernel, '.', 3))
-      AND ($2 IS NULL OR s.graph = $2 AND s.site > $3 AND s.site < $4 AND coalesce(a.storage, a.buffer) = $5)
     ORDER BY s.kernel
 """
 # A tensor in its own memory is a storage of the call, named like the output.
@@ -110,17 +104,12 @@ class HiddenAlias:
 
 def custom_operators(trace: Trace) -> list[str]:
     """Return the custom operators that read a tensor which they do not declare to change."""
-    return _readers(trace, None, None, None, None)
+    return [operator_name(kernel) for (kernel,) in sql.rows(trace, _READERS, [list(TORCH_NAMESPACES)])]
 
 
-def custom_readers(trace: Trace, graph: int, after: int, before: int, memory: str | None) -> list[str]:
-    """Return the `custom_operators` that read `memory` between two sites of a graph."""
-    return _readers(trace, graph, after, before, memory)
-
-
-def _readers(trace: Trace, *where: int | str | None) -> list[str]:
-    rows = sql.rows(trace, _READERS, [list(_TORCH), *where])
-    return [kernel.removeprefix("torch.ops.").removesuffix(".default") for (kernel,) in rows]
+def operator_name(kernel: str) -> str:
+    """Return the name of an operator that a launch calls: ``my.stats`` for ``torch.ops.my.stats.default``."""
+    return kernel.removeprefix("torch.ops.").removesuffix(".default")
 
 
 def hidden_aliases(trace: Trace) -> list[HiddenAlias]:
@@ -129,9 +118,9 @@ def hidden_aliases(trace: Trace) -> list[HiddenAlias]:
 
 
 def _read(trace: Trace) -> list[HiddenAlias]:
-    if sql.row(trace, _CANDIDATES, [list(_TORCH)]) is None:  # as in most traces
+    if sql.row(trace, _CANDIDATES, [list(TORCH_NAMESPACES)]) is None:  # as in most traces
         return []
-    found = sql.records(HiddenAlias, trace, _ALIASES, [list(_TORCH)])
+    found = sql.records(HiddenAlias, trace, _ALIASES, [list(TORCH_NAMESPACES)])
     return [replace(one, overwritten_by=_overwriter(trace, one)) for one in found]
 
 

@@ -18,9 +18,15 @@ _DIFFERS = " OR ".join(
         *(f"w.{name} IS DISTINCT FROM v.{name}" for name in ("min", "max", "exact_min", "exact_max")),
         "coalesce(abs(w.mean - v.mean) > 1e-3 * greatest(abs(v.mean), v.largest), false)",
         "coalesce(abs(w.std - v.std) > 1e-2 * v.std, false)",
+        "v.version_site = v.site AND v.digest <> w.digest",  # two sites may read other parts of a tensor
     ]
 )
-_COMPARED = (*NONFINITE, "zero", "min", "max", "exact_min", "exact_max", "mean", "std", "largest")
+_COMPARED = (*NONFINITE, "zero", "min", "max", "exact_min", "exact_max", "mean", "std", "largest", "digest")
+# A row of an input after its launch is that of a custom operator, which may have changed the input.
+_READ_AGAIN = """
+    (v.moment = 'before' OR v.moment = 'after' AND a.role = 'in'
+     AND EXISTS (FROM sites s WHERE s.site = v.site AND s.kind = 'fallback'))
+"""
 # A launch reads the last row of its version: written before the launch, or read before this reading. A call lies within
 # a step, so that whole steps are compared in parts.
 _CHANGED = f"""
@@ -33,7 +39,7 @@ _CHANGED = f"""
                coalesce(a.version_item, p.item, -1) AS item,
                CASE a.version_moment WHEN 'before' THEN p.value ELSE p.launch END AS key
         FROM part p JOIN arguments a ON a.site = p.site AND a.argument = p.argument
-        WHERE p.moment = 'before' AND p.read AND a.version_site IS NOT NULL
+        WHERE p.read AND a.version_site IS NOT NULL AND {_READ_AGAIN.replace("v.", "p.")}
     ), w AS (
         SELECT p.* EXCLUDE (item), coalesce(p.item, -1) AS item,
                CASE p.moment WHEN 'before' THEN p.value ELSE p.launch END AS key
@@ -45,9 +51,9 @@ _CHANGED = f"""
     WHERE w.read AND v.numel = w.numel AND v.looked_at = w.looked_at AND v.dtype = w.dtype AND ({_DIFFERS})
     GROUP BY v.log, v.site, v.argument
 """
-_AGAIN = """
+_AGAIN = f"""
     SELECT 1 FROM value_rows v JOIN arguments a ON a.site = v.site AND a.argument = v.argument
-    WHERE v.moment = 'before' AND a.version_site <> v.site LIMIT 1
+    WHERE (v.moment = 'after' OR a.version_site <> v.site) AND {_READ_AGAIN} LIMIT 1
 """
 _STEPS = "SELECT min(value), max(value) FROM value_rows GROUP BY log, step ORDER BY 1"
 _PLACES = """
@@ -65,7 +71,7 @@ class ChangedValue:
     """An argument of a launch site whose memory was changed by something that is not in the log."""
 
     before: ValueRow
-    """Values that the launch read."""
+    """Values that the launch read, or that a custom operator left in its input."""
     written: ValueRow
     """Values that were written last."""
     log: int
