@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isnan, log10
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepscope.viewer.compare.rows import Growth, InputState, Numbers
 from stepscope.viewer.compare.times_text import lone_text, refusion_text, sites_sentence, steps_sentence
 from stepscope.viewer.text.clean import clean
+from stepscope.viewer.values.rows import HEALTH_SIGNS, Health
 
 WIDTH, HEIGHT = 900, 160
 LEAST = -9.0
@@ -19,7 +20,22 @@ INPUT_STATES: Mapping[InputState, str] = {
     "differ": "differ",
     "unknown": "were not all read",
 }
-_NUMBERS = ("min", "max", "mean", "std", "nan", "positive_infinity", "negative_infinity", "zero")
+_NUMBERS = ("min", "max", "mean", "std")
+_SIGNED: tuple[Health, ...] = ("nan", "positive_infinity", "negative_infinity")
+"""Classes of elements that are not finite, the worst first."""
+LEAST_SHARE = 0.01
+ROOM_FOR_SIGN = 4
+"""Width in percent from which on a part of a strip has a sign."""
+
+
+class StripPart(NamedTuple):
+    """A class of elements in a strip; its place and widths are percentages."""
+
+    css: str
+    sign: str
+    x: float
+    width: float
+    middle: float
 
 
 def points(growth: list[Growth]) -> list[tuple[float, float, Growth]]:
@@ -37,14 +53,44 @@ def height(power: float) -> float:
     return round(10 + (HEIGHT - 20) * min(max(-power / -LEAST, 0), 1), 1)
 
 
-def numbers(one: Numbers) -> list[str]:
-    """Return the statistics as texts, in the order of the table's head."""
-    values = [getattr(one, name) for name in _NUMBERS]
-    return ["–" if value is None else f"{value:.7g}" if isinstance(value, float) else f"{value:,}" for value in values]
+def numbers(one: Numbers, other: Numbers) -> list[tuple[str, str, bool]]:
+    """Return the label and the text of each number of a side, and whether the other side has another one."""
+    pairs = [(name, getattr(one, name), getattr(other, name)) for name in _NUMBERS]
+    return [(name, "–" if mine is None else f"{mine:.7g}", mine != theirs) for name, mine, theirs in pairs]
+
+
+def counts_text(one: Numbers) -> str:
+    """Return the number of elements of each class, from the best to the worst: ``finite 8,000, NaN 2``."""
+    found = _counts(one)
+    return ", ".join(f"{HEALTH_SIGNS[name][1]} {count:,}" for name, count in found) or "not read"
+
+
+def strip_parts(one: Numbers) -> list[StripPart]:
+    """Return the parts of the strip of a side. Each class that has an element is at least a hundredth of it."""
+    found = _counts(one)
+    widths = [max(count / one.numel, LEAST_SHARE) for _, count in found]
+    parts, x = [], 0.0
+    for (name, _), width in zip(found, widths, strict=True):
+        width = 100 * width / sum(widths)
+        sign = HEALTH_SIGNS[name][0] if name in _SIGNED and width > ROOM_FOR_SIGN else ""
+        parts.append(
+            StripPart(f"v-{name.replace('_', '-')}", sign, round(x, 2), round(width, 2), round(x + width / 2, 2))
+        )
+        x += width
+    return parts
+
+
+def _counts(one: Numbers) -> list[tuple[Health, int]]:
+    """Return the classes that have an element, from the best to the worst."""
+    classes: tuple[Health, ...] = ("zero", *reversed(_SIGNED))
+    counts = [(name, getattr(one, name) or 0) for name in classes]
+    finite = 0 if one.nan is None else one.numel - sum(count for _, count in counts)
+    return [(name, count) for name, count in [("finite", finite), *counts] if count > 0]
 
 
 FILTERS: dict[str, Any] = {
-    "difference_points": points, "both_numbers": numbers, "clean": clean, "steps_sentence": steps_sentence,
+    "difference_points": points, "both_numbers": numbers, "strip_parts": strip_parts,
+    "counts_text": counts_text, "clean": clean, "steps_sentence": steps_sentence,
     "sites_sentence": sites_sentence, "refusion_text": refusion_text, "lone_text": lone_text,
 }  # fmt: skip
 GLOBALS: dict[str, Any] = {

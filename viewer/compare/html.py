@@ -7,7 +7,15 @@ from markupsafe import Markup
 from stepscope.viewer.compare.rows import Comparison
 from stepscope.viewer.web import assets, render
 
-_SHEETS = "core/colours", "core/page", "core/tables", "overview/findings", "report/report", "compare/compare"
+_SHEETS = (
+    "core/colours",
+    "core/page",
+    "core/tables",
+    "overview/findings",
+    "values/values",
+    "report/report",
+    "compare/compare",
+)
 
 
 def render_html(found: Comparison) -> str:

@@ -215,9 +215,12 @@ def values_page_of(trace: Trace, heat: HeatMap) -> ValuesPage:
 
 
 def heat_window(trace: Trace, request: Request) -> tuple[int, Window]:
-    """Return the log and the window of its map that an address names. Raises NotThere if there is no such part."""
-    log = log_or_first(trace, request.optional_id("log"))
-    if log not in {run.log for run in list_runs(trace)}:
+    """Return the log and the window of its map that an address names; without a log, the first one with values.
+    Raises NotThere if there is no such part."""
+    logs = [run.log for run in list_runs(trace)]
+    asked = request.optional_id("log")
+    log = next((one for one in logs if has_outputs(trace, one)), log_or_first(trace, None)) if asked is None else asked
+    if log not in logs:
         raise NotThere(f"This trace contains no log {log}.")
     window = Window(*(request.optional_id(name) for name in WINDOW))
     for first, last in (window[:2], window[2:]):

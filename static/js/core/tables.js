@@ -165,7 +165,7 @@ class Table {
 
   /**
    * Adds the sum and the mean of columns whose head has `data-total`, and the share of each cell, without rows that contain
-   * others; if it is `mean`, the mean only.
+   * others; if it is `sum` or `mean`, only the one or the other.
    */
   addTotals() {
     const columns = this.heads.flatMap((head, index) => (head.hasAttribute("data-total") ? [index] : []));
@@ -177,9 +177,10 @@ class Table {
     for (const index of columns) {
       const { values, unit, isNumber } = this.column(index, rows);
       const totals = isNumber && rows.length > 1 ? totalsOf(values) : null;
-      const addsUp = this.heads[index].dataset.total !== "mean";
+      const { total } = this.heads[index].dataset;
+      const addsUp = total !== "mean";
       if (addsUp) rows.forEach((row, place) => share(row.cells[index], totals?.shares[place] ?? null));
-      if (totals) found.set(index, { ...totals, unit, sum: addsUp ? totals.sum : null });
+      if (totals) found.set(index, { ...totals, unit, sum: addsUp ? totals.sum : null, mean: total !== "sum" ? totals.mean : null });
     }
     if (!found.size) return;
     const label = Math.min(2, Math.max(1, columns[0])); // columns of the label; the first may hold narrow numbers
@@ -188,7 +189,8 @@ class Table {
       const totals = found.get(index);
       return (totals?.[key] ?? null) !== null ? h("td", { class: "num", title: `${formatValue(totals[key])}${EXACT[totals.unit] ?? ""}` }, format(totals[key], totals.unit)) : h("td");
     }));
-    this.foot = h("tfoot", { class: "totals" }, line(`sum of ${plural(rows.length, "row")}`, "sum"), line("mean", "mean"));
+    const means = [...found.values()].some(({ mean }) => mean !== null) ? line("mean", "mean") : null;
+    this.foot = h("tfoot", { class: "totals" }, line(`sum of ${plural(rows.length, "row")}`, "sum"), means);
     this.table.append(this.foot);
   }
 

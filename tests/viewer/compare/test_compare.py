@@ -12,7 +12,9 @@ from click.testing import CliRunner, Result
 
 from stepscope.viewer.cli import app
 from stepscope.viewer.compare.compare import compare, wanted
+from stepscope.viewer.compare.filters import counts_text, strip_parts
 from stepscope.viewer.compare.queries.pairs import comparable_code
+from stepscope.viewer.compare.rows import Numbers
 from stepscope.viewer.errors import StepscopeError
 from tests.logs.synthetic import LogBuilder, recorded
 from tests.logs.value_logs import Program, Stat, ValueLog, attention
@@ -360,7 +362,16 @@ def test_the_file_shows_both_sides_and_escapes_what_logs_say(asked: Any, tmp_pat
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")
     assert "&lt;script&gt;alert(1)" in page
-    assert ('<td class="num">0.25</td>' in page, '<td class="num">0.375</td>' in page) == (True, True)
+    assert page.count('<dd class="other">0.25</dd>') == page.count('<dd class="other">0.375</dd>') == 1
     assert page.count("<circle") == 2  # the two buffers that differ
     refused = asked(*logs, "-o", str(tmp_path / "none" / "compare.html"))
     assert "cannot be written: No such file or directory" in str(refused.exception)
+
+
+def test_a_strip_has_a_part_for_each_class_with_an_element() -> None:
+    numbers = Numbers("float16", 1000, 2, 500, 0, 0, -1.0, 1.0, 0.0, 1.0)
+    parts = strip_parts(numbers)
+    assert [(part.css, part.sign) for part in parts] == [("v-finite", ""), ("v-positive-infinity", "▲"), ("v-nan", "")]
+    assert parts[-1].width > 0.9, "two of a thousand elements stay visible"
+    assert abs(sum(part.width for part in parts) - 100) < 0.05
+    assert counts_text(numbers) == "finite 498, +inf 500, NaN 2"

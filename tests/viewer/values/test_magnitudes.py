@@ -5,18 +5,21 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.graphs.rows import ProgramName
+from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.values.page import magnitudes_csv, magnitudes_page
+from stepscope.viewer.values.page import magnitudes_csv, magnitudes_page, values_page
 from stepscope.viewer.values.queries import magnitudes
 from stepscope.viewer.values.queries.magnitudes import magnitude_map, place_of
 from stepscope.viewer.values.rows import HEALTH
 from stepscope.viewer.web.addresses import NotThere, Request
+from tests.logs import synthetic
 from tests.logs.synthetic import LogBuilder
 from tests.logs.value_logs import FINE, NAN, Program, Stat, ValueLog, attention
 
@@ -127,3 +130,11 @@ def test_an_unknown_map_is_not_there(opened: Open, query: dict[str, str]) -> Non
     trace = opened(called(program))
     with pytest.raises(NotThere):
         magnitudes_page(trace, Request({}, query))
+
+
+def test_without_a_log_the_first_one_with_values_is_shown(tmp_path: Path) -> None:
+    program = Program().launch("k0", ["x"], ["buf0"])
+    synthetic.recorded().write(tmp_path / "a.log")
+    called(program).write(tmp_path / "b.log")
+    with open_trace(tmp_path) as trace:
+        assert [magnitudes_page(trace, Request({}, {})).map.log, values_page(trace, Request({}, {})).heat.log] == [1, 1]

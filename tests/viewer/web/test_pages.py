@@ -35,6 +35,7 @@ from stepscope.viewer.values.page import (
     CurvePage,
     KernelPage,
     KernelsPage,
+    MagnitudesPage,
     SitesPage,
     ValuesPage,
 )
@@ -60,6 +61,7 @@ PATHS = {
     "/limits": LimitsPage,
     "/sites?name=aten.mm": SitesPage,
     "/values?log=0": ValuesPage,
+    "/magnitudes?log=0&of=outputs": MagnitudesPage,
     "/curves?site=0&argument=2&moment=after&statistic=mean": CurvePage,
     "/compile": CompilesPage,
     "/compile/0_0?log=0": CompilePage,
