@@ -24,6 +24,8 @@ from stepscope.tracer.runtime.lifetimes.referrers import (
     is_dict_of,
     locals_by_identity,
     module_dicts,
+    subscript,
+    subscripted,
 )
 
 if TYPE_CHECKING:
@@ -104,10 +106,20 @@ class _Node:
     value: Any
     position: int
     words: str
-    """Description of the path so far; empty for a tensor of the storage."""
+    """Description of the path so far, without dicts at its end; empty for a tensor of the storage."""
     inner: Any = None
     """The previous node on the path, if it is needed to describe this one."""
     depth: int = 0
+    subscripts: str = ""
+    """Subscripts by which such dicts have what is described so far."""
+    dict_words: str = ""
+    """Description of the outermost of these dicts."""
+
+    @property
+    def whole(self) -> str:
+        """Description of the path with these dicts."""
+        own = f"value {self.subscripts} of a {self.dict_words}" if self.subscripts else ""
+        return " in ".join(filter(None, (self.words, own)))
 
 
 def _frozen() -> str:
@@ -199,7 +211,12 @@ class _Search:
                 self._say(node, place)
 
     def _say(self, node: _Node, place: str) -> None:
-        self._found[node.position].add(f"{node.words} in {place}" if node.words else place)
+        variable = subscripted(place, node.subscripts) if node.subscripts else None
+        if variable is not None:
+            words, place = node.words, f"{variable} ({node.dict_words})"
+        else:
+            words = node.whole
+        self._found[node.position].add(f"{words} in {place}" if words else place)
 
     def _level(self, nodes: list[_Node]) -> list[_Node]:
         """Note the referrers of `nodes` that have names, and return the others as the nodes of the next level."""
@@ -222,8 +239,8 @@ class _Search:
         if monotonic() > self._deadline:  # some referrers were not looked at, so other holders may exist
             return []
         for node in nodes:
-            if id(node) not in named and node.depth and node.words and not self._locals.get(id(node.value)):
-                self._found[node.position].add(f"{node.words}, which a running function or C++ holds{_frozen()}")
+            if id(node) not in named and node.depth and node.whole and not self._locals.get(id(node.value)):
+                self._found[node.position].add(f"{node.whole}, which a running function or C++ holds{_frozen()}")
         return following[:MOST_NODES]
 
     def _step(self, node: _Node, referrer: Any, following: list[_Node]) -> None:
@@ -245,15 +262,20 @@ class _Search:
             self._say_attribute(node, referrer)
 
     def _go_on(self, node: _Node, referrer: Any, following: list[_Node]) -> None:
-        words = node.words
+        holder = _Node(referrer, node.position, node.words, None, node.depth + 1, node.subscripts, node.dict_words)
         if type(node.value) is not CellType and type(referrer) is not CellType:
-            own = container_words(referrer, node.value)
-            words = f"{node.words} in {own}" if node.words else own
-        if node.depth + 1 < LEVELS:
-            inner = node if type(node.value) is CellType or type(referrer) is dict else None
-            following.append(_Node(referrer, node.position, words, inner, node.depth + 1))
+            own, key = container_words(referrer), subscript(referrer, node.value)
+            if key is not None:
+                holder.subscripts, holder.dict_words = key + node.subscripts, own
+            else:
+                holder.words = f"{node.whole} in {own}" if node.whole else own
+                holder.subscripts = ""
+        if holder.depth < LEVELS:
+            if type(node.value) is CellType or type(referrer) is dict:
+                holder.inner = node
+            following.append(holder)
         else:
-            self._found[node.position].add(words)
+            self._found[node.position].add(holder.whole)
 
     def _say_attribute(self, node: _Node, referrer: Any) -> None:
         """Note `referrer`, which has `node`'s object as an attribute or as the dict of its attributes."""

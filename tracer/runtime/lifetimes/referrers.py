@@ -6,6 +6,7 @@ again at once; frames in which other code may use that dict (a debugger, `locals
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import deque
 from inspect import CO_OPTIMIZED
@@ -15,6 +16,7 @@ from typing import Any
 
 USES_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
 MOST_NAMES = 100_000
+_VARIABLE = re.compile(r"((?:local variable |closure variable |attribute )?\w+)( of .*)")
 CONTAINERS = (list, tuple, set, frozenset, deque, dict)
 
 
@@ -31,13 +33,23 @@ def module_dicts() -> dict[int, str]:
     }
 
 
-def container_words(container: Any, member: Any) -> str:
-    """Describe a container, such as ``list of 3``, or with the key of `member`, ``value of 'h' in dict of 2``."""
-    name, size = type(container).__name__, len(container)
+def container_words(container: Any) -> str:
+    """Describe a container, such as ``list of 3``."""
+    return f"{type(container).__name__} of {len(container)}"
+
+
+def subscript(container: Any, member: Any) -> str | None:
+    """Return the subscript by which a dict has `member`, such as ``['h']``; None if it is no value of a dict."""
     if not issubclass(type(container), dict):
-        return f"{name} of {size}"
+        return None
     key = next((key for key, value in list(container.items()) if value is member), None)
-    return f"value of {_short(key)} in {name} of {size}" if key is not None else f"a key of {name} of {size}"
+    return f"[{_short(key)}]" if key is not None else None
+
+
+def subscripted(place: str, subscripts: str) -> str | None:
+    """Return a place with subscripts behind its variable: ``feats[5] of __main__``; None if it has no variable."""
+    found = _VARIABLE.fullmatch(place)
+    return f"{found[1]}{subscripts}{found[2]}" if found is not None else None
 
 
 def attribute_words(owner: Any, value: Any) -> str:

@@ -71,9 +71,13 @@ def test_out_of_time_nothing_is_said_of_who_holds_a_container(
 
 
 def test_nested_containers_and_dicts(module_global: Any) -> None:
-    module_global({"a": (torch.ones(4),)})
-    words = holders_of(kept_in_module["a"][0].untyped_storage())
-    assert f"tuple of 1 in value of 'a' in dict of 1 in kept_in_module of {__name__}" in words
+    module_global({"a": (torch.ones(4),), "b": {5: torch.ones(4)}, "c": [{"d": torch.ones(4)}]})
+    kept = kept_in_module
+    storages = [one.untyped_storage() for one in (kept["a"][0], kept["b"][5], kept["c"][0]["d"])]
+    found = find_holders(storages, seconds=PATIENCE_S)
+    assert f"tuple of 1 in kept_in_module['a'] of {__name__} (dict of 3)" in found[0]
+    assert f"kept_in_module['b'][5] of {__name__} (dict of 3)" in found[1]
+    assert f"value ['d'] of a dict of 1 in list of 1 in kept_in_module['c'] of {__name__} (dict of 3)" in found[2]
 
 
 def test_attributes_of_objects_slots_and_classes() -> None:
@@ -100,7 +104,7 @@ def test_a_parameter_and_its_gradient() -> None:
     assert net.weight.grad is not None
     storages = [net.weight.untyped_storage(), net.weight.grad.untyped_storage()]
     found = find_holders(storages, seconds=PATIENCE_S)
-    assert any("_parameters of Linear" in text for text in found[0])
+    assert any("attribute _parameters['weight'] of Linear" in text for text in found[0])
     assert "gradient of a Parameter of shape [2, 2]" in found[1]
 
 
