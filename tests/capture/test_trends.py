@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from stepscope.viewer.findings import MODULES
 from tests import python_processes
 from tests.capture.conftest import clean_environment
 from tests.capture.test_deaths import COMMAND
+
+ABOUT_VALUES = {module.rpartition(".")[2] for module in MODULES if module.startswith("values.")}
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -21,7 +24,8 @@ def findings_of(what: str, folder: Path, cache: Path) -> dict[str, Any]:
     run = python_processes.run(command, env=clean_environment(cache), timeout=500)
     assert run.returncode == 0, run.stderr[-3000:]
     answer = python_processes.run([*COMMAND, "summary", folder / what, "--json"], check=True)
-    return {one["kind"]: one for one in json.loads(answer.stdout)["findings"] if one["severity"] != "info"}
+    found = [one for one in json.loads(answer.stdout)["findings"] if one["kind"] in ABOUT_VALUES]
+    return {one["kind"]: one for one in found if one["severity"] != "info"}
 
 
 def test_what_goes_wrong_over_steps_is_named(tmp_path: Path) -> None:
@@ -31,6 +35,14 @@ def test_what_goes_wrong_over_steps_is_named(tmp_path: Path) -> None:
     (spike,) = findings_of("spike", tmp_path, cache).values()
     assert (spike["kind"], spike["step"]) == ("parameter_jump", 6)
     assert "self.last.weight" in spike["title"] or "self.first." in spike["title"]
+
+    (still,) = findings_of("still", tmp_path, cache).values()
+    assert (still["kind"], still["source"]["code"]) == (
+        "lost_update",
+        "average.mul_(0.999).add_(x.mean(0).to(average.dtype), alpha=0.001)",
+    )
+    assert still["title"].startswith("average (arg")
+    assert "was updated in 10 steps and never changed" in still["title"]
 
     sick = findings_of("sick", tmp_path, cache)
     assert set(sick) == {"exploding_values", "dead_activation", "lost_update"}

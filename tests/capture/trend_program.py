@@ -1,6 +1,7 @@
-"""Trains a small model; the argument says what goes wrong: nothing, a spike of the learning rate, or all the rest.
+"""Trains a small model; the argument says what goes wrong: nothing, a spike of the learning rate, an
+average in bfloat16 that is too coarse to move, or all the rest.
 
-python -m tests.capture.trend_program healthy|spike|sick
+python -m tests.capture.trend_program healthy|spike|still|sick
 """
 
 from __future__ import annotations
@@ -32,18 +33,25 @@ def begin(x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.relu(x), torch.zeros(8, 16)
 
 
+def track(average: Tensor, x: Tensor) -> None:
+    """Move an average by a tenth of a percent towards the mean of a batch."""
+    average.mul_(0.999).add_(x.mean(0).to(average.dtype), alpha=0.001)
+
+
 def main(what: str) -> None:
     torch.manual_seed(0)
     is_sick = what == "sick"
     model = Model(-50.0 if is_sick else 0.1, torch.bfloat16 if is_sick else torch.float32)
-    growing = torch.ones(16)
+    growing, average = torch.ones(16), torch.full((16,), 4.0, dtype=torch.bfloat16 if what == "still" else None)
     compiled, beginning = torch.compile(model), torch.compile(begin)
+    tracking = torch.compile(track)
     scale = torch.compile(lambda x: x * 9.0) if is_sick else torch.compile(lambda x: x * 1.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for step in range(STEPS):
         optimizer.param_groups[0]["lr"] = 40.0 if what == "spike" and step == SPIKE - 1 else 1e-3
         growing = scale(growing)
         x, state = beginning(torch.randn(8, 16))
+        tracking(average, x)
         loss = compiled(x + state).square().mean()
         optimizer.zero_grad()
         loss.backward()

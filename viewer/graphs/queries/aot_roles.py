@@ -73,7 +73,7 @@ class _Reader:
                 return self._program[number]
             return _UNKNOWN
         if kind in ("ParamAOTInput", "BufferAOTInput"):
-            target = _constant(given.get("target"))
+            target = _OPTIMIZED.sub(r'param_groups[\1]["params"][\2]', str(_constant(given.get("target"))))
             return ProgramName(f"self.{target}", "parameter" if kind == "ParamAOTInput" else "buffer")
         if kind == "PlainAOTOutput":
             return ProgramName(f"output {number}", "output")
@@ -97,6 +97,8 @@ class _Reader:
         )
 
 
+_OPTIMIZED = re.compile(r"self___param_groups_(\d+)__params___(\d+)")
+"""Dynamo's names of the parameters of a compiled optimizer."""
 _BASES = ("base", "base_of", "output", "grad_of", "mutated_input")
 _DERIVED = {
     "SubclassGetAttrAOTInput": ("{of}.{part}", None),

@@ -1,4 +1,4 @@
-"""Queries for the course of a tensor's statistics over steps: values that climb, jump, stop moving, or are all zero."""
+"""Queries for the course of a tensor's statistics: values that climb, jump, stop or never move, or are all zero."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ _ZERO = f"""
     SELECT {_KEY} FROM value_rows v
     WHERE v.moment = 'after' AND v.numel >= {LEAST_ELEMENTS} AND contains(v.dtype, 'float') GROUP BY ALL
     HAVING {_STEPS} >= $least AND bool_and(v.zero = v.looked_at) AND $growth > 0
+"""
+# An input of the graph that launches write with the same bits in every step.
+_UNMOVED = f"""
+    SELECT {_KEY} FROM value_rows v JOIN arguments a ON a.site = v.site AND a.argument = v.argument
+    WHERE v.moment = 'after' AND a.held = 'input' AND v.looked_at = v.numel AND v.largest > 0
+      AND (v.dtype IN ('bfloat16', 'float16') OR starts_with(v.dtype, 'float8'))
+    GROUP BY ALL HAVING {_STEPS} >= $least AND count(v.digest) = count(*) AND min(v.digest) = max(v.digest)
+       AND $growth > 0
 """
 _COURSES = """
     WITH chosen AS ({chosen}), by_step AS (
@@ -88,6 +96,12 @@ def constants(trace: Trace, least: int) -> list[Course]:
     """Return the values of floating-point tensors that are written in more than `least` steps, that have equal elements
     each time, and that did not hold the same number in all steps."""
     return _courses(trace, _CONSTANT, "max", 1, least)
+
+
+def unmoved(trace: Trace, least: int) -> list[Course]:
+    """Return the largest magnitudes of inputs of graphs in a dtype with few digits that are written in more than
+    `least` steps, always with the same bits."""
+    return _courses(trace, _UNMOVED, "largest", 1, least)
 
 
 def zeros(trace: Trace, least: int) -> list[Course]:
