@@ -13,10 +13,12 @@ from statistics import mean
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
 from stepscope.viewer.findings.speed.costs import LEAST_NS, Slowness, one_per_cause, severity_of
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.speed.queries.graph_places import graph_places
 from stepscope.viewer.speed.queries.runs import run_splits
 from stepscope.viewer.speed.queries.sizes import SizeCourse, size_courses
 from stepscope.viewer.speed.queries.splits import step_splits
 from stepscope.viewer.speed.rows import RunSplit, StepSplit
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_ns
 
 SUMMARY = "Steps become slower as a size grows"
@@ -33,19 +35,19 @@ def _slow(evidence: Evidence) -> Iterator[Slowness]:
     runs = {run.log: run for run in run_splits(evidence.trace) if run.steps > LEAST_STEPS}
     for log, courses in size_courses(evidence.trace, list(runs)).items():
         splits = step_splits(evidence.trace, log)
-        found = (_of_course(runs[log], course, splits) for course in courses)
+        found = (_of_course(evidence.trace, runs[log], course, splits) for course in courses)
         first = next((one for one in found if one is not None), None)
         if first is not None:
             yield first
 
 
-def _of_course(run: RunSplit, course: SizeCourse, splits: Mapping[int, StepSplit]) -> Slowness | None:
+def _of_course(trace: Trace, run: RunSplit, course: SizeCourse, splits: Mapping[int, StepSplit]) -> Slowness | None:
     known = [(size, splits[step]) for step, size in course.sizes.items() if step in splits]
     quiet = [(size, split) for size, split in known[1:] if not split.of("compile")]
     if not (_grows([size for size, _ in quiet]) and _slows(times := [_work(split) for _, split in quiet])):
         return None
     steps, sizes = [split.step for _, split in quiet], [size for size, _ in quiet]
-    return Slowness(course.name, run, times[-1] - times[0], partial(_finding, run, course, steps, sizes, times))
+    return Slowness(course.name, run, times[-1] - times[0], partial(_finding, trace, run, course, steps, sizes, times))
 
 
 def _work(split: StepSplit) -> int:
@@ -65,8 +67,9 @@ def _slows(times: Sequence[int]) -> bool:
 
 
 def _finding(
-    run: RunSplit, course: SizeCourse, steps: Sequence[int], sizes: Sequence[int], times: Sequence[int]
+    trace: Trace, run: RunSplit, course: SizeCourse, steps: Sequence[int], sizes: Sequence[int], times: Sequence[int]
 ) -> Finding:
+    source = graph_places(trace, [course.graph])[course.graph].source
     first = mean(times[:FIRST])
     beyond = sum(max(0.0, time - first) for time in times)
     share = beyond / sum(times)
@@ -86,4 +89,5 @@ def _finding(
         log=run.log,
         step=steps[-1],
         graph=course.graph,
+        source=source,
     )  # fmt: skip

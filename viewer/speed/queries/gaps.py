@@ -3,51 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.speed.queries.graph_places import GraphPlace, graph_places
 from stepscope.viewer.speed.queries.runs import run_splits, typical_steps
 from stepscope.viewer.speed.queries.splits import Gap, step_gaps
 from stepscope.viewer.speed.rows import PartKind, RunSplit
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import basename
 
 LEAST_SHARE, LEAST_NS = 0.25, 2_000_000
 """Minimum of the time that is outside of compiled code in a typical step, below which its places are not looked up."""
 _KINDS: tuple[PartKind, ...] = ("between", "outside", "after")
-_PLACES = """
-    SELECT g.graph, g.phase, any_value(f.frame), arg_min(s.file, s.time_unix_ns), arg_min(s.line, s.time_unix_ns),
-           arg_min(s.function, s.time_unix_ns), arg_min(s.code, s.time_unix_ns)
-    FROM graphs g LEFT JOIN compiles f ON f.log = g.log AND f.compile_id = g.compile_id
-    LEFT JOIN call_sites s ON s.log = g.log AND s.graph = g.local_graph
-    WHERE list_contains(?, g.graph) GROUP BY g.graph, g.phase
-"""
 _FALLBACKS = """
     SELECT f.compile_id, (SELECT arg_max(c.graph, c.start_ns) FROM calls c WHERE c.log = f.log AND c.depth = 0
            AND c.start_ns < f.start_unix_ns - l.unix_ns + l.monotonic_ns)
     FROM compiles f JOIN logs l ON l.log = f.log
     WHERE f.log = ? AND f.status = 'fallback' AND l.monotonic_ns IS NOT NULL
 """
-
-
-class GraphPlace(NamedTuple):
-    """Where the program calls a graph."""
-
-    phase: str | None
-    frame: str | None
-    """The compiled function."""
-    source: SourceLine | None
-    """The first line of the program that was seen to call it."""
-
-    @property
-    def text(self) -> str:
-        """Return text like ``the compiled call at train.py:30`` or ``the backward pass at train.py:31``."""
-        what = "the backward pass" if self.phase == "backward" else "the compiled call"
-        if self.source is not None:
-            return f"{what} at {basename(self.source.file)}:{self.source.line}"
-        return f"{what} of {self.frame}" if self.frame else what
 
 
 class GapCost(NamedTuple):
@@ -82,7 +56,7 @@ def _is_much(run: RunSplit) -> bool:
 def _costs(trace: Trace, log: int, steps: Sequence[int]) -> list[GapCost]:
     found: defaultdict[tuple[PartKind, GraphPlace | None, GraphPlace | None], list[Gap]] = defaultdict(list)
     gaps = [gap for gap in step_gaps(trace, log, steps) if gap.kind in _KINDS]
-    places = _places(trace, {graph for gap in gaps for graph in (gap.before, gap.after) if graph is not None})
+    places = graph_places(trace, {graph for gap in gaps for graph in (gap.before, gap.after) if graph is not None})
     for gap in gaps:
         found[gap.kind, places.get(gap.before), places.get(gap.after)].append(gap)
     fallbacks = sql.rows(trace, _FALLBACKS, [log]) if found else []
@@ -96,11 +70,3 @@ def _costs(trace: Trace, log: int, steps: Sequence[int]) -> list[GapCost]:
         for key, same in found.items()
     ]
     return sorted(costs, key=lambda cost: -cost.part_ns)
-
-
-def _places(trace: Trace, graphs: Iterable[int]) -> dict[int | None, GraphPlace]:
-    rows = sql.rows(trace, _PLACES, [list(graphs)])
-    return {
-        graph: GraphPlace(phase, frame, SourceLine(file, line, function or "", code or "") if file else None)
-        for graph, phase, frame, file, line, function, code in rows
-    }
