@@ -13,6 +13,7 @@ import pytest
 from stepscope.tracer.schema.gaps import CompileError
 from stepscope.tracer.schema.process_ends import End, Frame, UncaughtException
 from stepscope.viewer.compiles.queries.compiles import compile_detail, list_compiles
+from stepscope.viewer.compiles.queries.events import resumed_name
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.store.distributed_ingest.parent_strings import StringsBeside
 from stepscope.viewer.store.open import open_trace
@@ -246,7 +247,7 @@ def test_what_is_the_same_on_each_rank_is_one_finding(opened: Opened) -> None:
     titles = {found.title: found.evidence.get("logs") for found in all_findings(opened(*logs))}
     assert titles == {
         "Compiling forward (model.py:10) failed in 3 logs: X: broken": 3,
-        "1 recompile of forward (model.py:10) in 2 logs: the guard ___check_type_id(x, 140431514230176) failed": 2,
+        "1 recompile of forward (model.py:10) in 2 logs: the type of x changed": 2,
         "1 recompile of forward (model.py:10): the guard n == 1 failed": None,
     }
 
@@ -320,3 +321,15 @@ def test_a_compile_without_an_id_that_did_not_fail(opened: Opened) -> None:
     log = LogBuilder().record(run()).torch("inductor_post_grad_graph", {}, b"graph")
     trace = opened(log.torch("compilation_metrics", {"fail_type": None, "fail_reason": None}))
     assert [(row.compile_id, row.status) for row in list_compiles(trace)] == [("-", "ok")]
+
+
+@pytest.mark.parametrize(
+    ("frame", "name"),
+    [
+        ("torch_dynamo_resume_in_forward_at_12 (model.py:12)", "the rest of forward after line 12 (model.py:12)"),
+        ("torch_dynamo_resume_in_f_at_3", "the rest of f after line 3"),
+        ("forward (model.py:10)", "forward (model.py:10)"),
+    ],
+)
+def test_the_rest_of_a_function_has_the_name_of_the_function(frame: str, name: str) -> None:
+    assert resumed_name(frame) == name

@@ -12,6 +12,7 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import basename
 
+_RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+?)_at_(\d+)(?=$| )")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 
 
@@ -57,7 +58,13 @@ class CompileEvent(NamedTuple):
             return "a graph without a compile id"
         caller = next((frame for frame in reversed(sql.json_value(self.stack) or []) if _is_own(frame["file"])), None)
         called = f", called at {basename(caller['file'])}:{caller['line']}" if caller else ""
-        return (self.frame or f"frame {self.frame_id}") + called
+        return resumed_name(self.frame or f"frame {self.frame_id}") + called
+
+
+def resumed_name(frame: str) -> str:
+    """Return a frame's name, with Dynamo's name for what follows a graph break in words: ``the rest of forward after
+    line 12 (model.py:12)``."""
+    return _RESUMED.sub(r"the rest of \1 after line \2", frame)
 
 
 def list_compile_events(trace: Trace) -> list[CompileEvent]:

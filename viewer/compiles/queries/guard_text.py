@@ -8,6 +8,8 @@ from dataclasses import dataclass
 _FAILED = re.compile(r"^((?:r\d+:)?!?[\d/]+): (.*)$")
 _MISMATCH = re.compile(r"^tensor '(.+?)' (size|stride) mismatch at index (\d+)\. expected (\S+), actual (\S+?)\.?$")
 _OTHER_MISMATCH = re.compile(r"^tensor '(.+?)' (.+?) mismatch\. expected (.+), actual (.+?)\.?$")
+_IDENTITY = re.compile(r"^___check_(type|obj)_id\((.+), \d+\)")
+"""A guard whose number is an address, which differs between processes."""
 _EQUALS = re.compile(r"^([^=!<>]+?) == (.+)$")
 _COMMENT = re.compile(r"\s{2,}# (.*)$")
 _HINT = re.compile(r"\(HINT: (.*)\)\s*$", re.S)
@@ -57,6 +59,8 @@ def _guard(against: str | None, text: str) -> FailedGuard:
         expected, actual = match[4], match[5]
     elif match := _OTHER_MISMATCH.match(guard):
         source, expected, actual = f"{match[2]} of {same_source(match[1])}", match[3], match[4]
+    elif match := _IDENTITY.match(guard):
+        source = f"{'type' if match[1] == 'type' else 'identity'} of {same_source(match[2])}"
     elif match := _EQUALS.match(guard):
         source, expected = same_source(match[1].strip()), match[2].strip()
     return FailedGuard(against, guard, source, expected, actual, code, hint[1] if hint else None)

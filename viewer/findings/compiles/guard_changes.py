@@ -37,6 +37,8 @@ class GuardChange:
     def text(self) -> str:
         """Return text like ``self.step changed (0, 1, 2, … 7)``, or the guard that failed if one value is known."""
         if len(self.values) < 2:
+            if self.source.startswith(("type of ", "identity of ")):  # the guard names addresses
+                return f"the {self.source} changed"
             return self.guard if ": " in self.guard else f"the guard {self.guard} failed"
         if len(self.values) == 2:
             return f"{self.source} changed from {self.values[0]} to {self.values[1]}"
