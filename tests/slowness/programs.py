@@ -321,6 +321,33 @@ def growing_sequence(slow: bool) -> None:
     clock.planted = [max(0.0, step - first) for step in clock.steps]
 
 
+def slower_kernels(slow: bool) -> None:
+    """In the second half, sin gets arguments so large that it needs its slow path. The share is what this half takes
+    more than the first one."""
+    steps = 2 * STEPS
+    base = torch.randn(400_000)
+
+    def wave(x: Tensor) -> Tensor:
+        return torch.sin(x) + torch.sin(x * 1.1) + torch.cos(x * 1.2)
+
+    def batches() -> Iterator[Tensor]:
+        large = base * 1e9 if slow else base.clone()
+        clock.planted.append(0.0)
+        for step in range(steps):
+            yield large if step >= STEPS else base
+
+    compiled = torch.compile(wave)
+
+    def run() -> Iterator[None]:
+        for batch in batches():
+            compiled(batch)
+            yield
+
+    clock.run(run())
+    early, clock.steps, clock.is_whole = sorted(clock.steps[1:STEPS]), clock.steps[STEPS:], True
+    clock.planted = [max(0.0, step - early[len(early) // 2]) for step in clock.steps]
+
+
 def slow_rank(slow: bool) -> None:
     """Rank 1 is slow. The share is what it does more than rank 0."""
     import torch.distributed as dist
@@ -364,6 +391,7 @@ PROGRAMS: dict[str, Callable[[bool], None]] = {
     "host_bound": host_bound,
     "contiguous_copies": contiguous_copies,
     "growing_sequence": growing_sequence,
+    "slower_kernels": slower_kernels,
     "slow_rank": slow_rank,
 }
 

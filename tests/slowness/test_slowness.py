@@ -38,6 +38,7 @@ PLANTED = (
     Planted("function_in_python", "synchronizing_call", "x.max().item()", "makes Python run all of search"),
     Planted("data_loader", "data_waits", None, "num_workers"),
     Planted("growing_sequence", "growing_sequence", "compiled(batch)", "x.size()[1] grows from 352 to 1,696"),
+    Planted("slower_kernels", "slower_kernels", "torch.sin(x * 1.1)", "From step 16 on, kernels take"),
     Planted("slow_rank", "slow_rank", None, "Rank 1 spends"),
 )
 
