@@ -25,7 +25,7 @@ from stepscope.tracer.inductor.scheduler.recompute_check import Mismatches
 from stepscope.tracer.inductor.scheduler.scheduler_memory import from_payload, scheduler_memory
 from stepscope.tracer.inductor.sidecars import sidecar_path, write_file
 from stepscope.tracer.inductor.sources.dynamo_graphs import CompiledLines, DynamoGraphs
-from stepscope.tracer.inductor.sources.fx_nodes import module_paths, source_nodes
+from stepscope.tracer.inductor.sources.fx_nodes import module_paths, recomputed_region, source_nodes
 from stepscope.tracer.judge.record import GraphRecord
 from stepscope.tracer.schema.graphs import LaunchSite
 from stepscope.tracer.schema.memory import SchedulerMemory
@@ -46,6 +46,8 @@ class LaunchFacts:
     """Paths of nn modules, such as ``Sequential.2 (GELU)``; empty in files of older versions."""
     source_nodes: list[str] = field(default_factory=list)
     aten: list[str] = field(default_factory=list)
+    recomputed: dict[str, int] = field(default_factory=dict)
+    """Checkpointed regions by the buffers that it computes again; empty in files of older versions."""
 
 
 @dataclass
@@ -153,7 +155,7 @@ class CodegenTap:
         handle = f"{kernel}:{result}" if result is not None else None
         fx_nodes = debug._inductor_triton_kernel_to_post_grad_node_info.get(handle or "", [])
         snodes, origins = _computed(nodes)
-        self._add(kernel, handle, snodes, list(fx_nodes), origins)
+        self._add(kernel, handle, snodes, list(fx_nodes), origins, _recomputed(nodes))
 
     def _writeline(self, result: Any, wrapper: Any, line: Any, *args: Any, **kwargs: Any) -> None:
         if type(line).__name__ in FALLBACK_LINES:
@@ -163,9 +165,17 @@ class CodegenTap:
             names = [origin.name for origin in origins]
             self._add(kernel, None, [node.get_operation_name()], names, origins)
 
-    def _add(self, kernel: str, handle: str | None, snodes: list[str], fx_nodes: list[str], origins: list[Any]) -> None:
+    def _add(
+        self,
+        kernel: str,
+        handle: str | None,
+        snodes: list[str],
+        fx_nodes: list[str],
+        origins: list[Any],
+        again: dict[str, int] | None = None,
+    ) -> None:
         nodes, operators = source_nodes(origins)
-        fact = LaunchFacts(kernel, handle, snodes, fx_nodes, module_paths(origins), nodes, operators)
+        fact = LaunchFacts(kernel, handle, snodes, fx_nodes, module_paths(origins), nodes, operators, again or {})
         self._facts().launches.append(fact)
 
     def _facts(self) -> CodegenFacts:
@@ -178,9 +188,26 @@ def _computed(nodes: Any) -> tuple[list[str], list[Any]]:
     """Return the names of scheduler nodes, and the FX nodes that they come from."""
     if hasattr(nodes, "get_operation_name"):
         return [nodes.get_operation_name()], list(getattr(nodes, "origins", ()))
-    parts = [part for node in nodes if hasattr(node, "get_nodes") for part in node.get_nodes()]
+    parts = _parts(nodes)
     origins = [origin for part in parts for origin in getattr(part.node, "origins", ())]
     return [part.get_name() for part in parts], origins
+
+
+def _recomputed(nodes: Any) -> dict[str, int]:
+    """Return the checkpointed region of each buffer with an activation that a backward graph computes again."""
+    from torch._inductor.virtualized import V
+
+    if not V.graph.is_backward:
+        return {}
+    made = [nodes] if hasattr(nodes, "get_operation_name") else [part.node for part in _parts(nodes)]
+    named = [buffer for buffer in made if hasattr(buffer, "get_name") and hasattr(buffer, "get_origin_node")]
+    regions = {buffer.get_name(): recomputed_region(buffer.get_origin_node()) for buffer in named}
+    return {name: region for name, region in regions.items() if region is not None}
+
+
+def _parts(nodes: Any) -> list[Any]:
+    """Return the scheduler nodes of a group."""
+    return [part for node in nodes if hasattr(node, "get_nodes") for part in node.get_nodes()]
 
 
 def match(sites: list[LaunchSite], facts: list[LaunchFacts]) -> tuple[list[LaunchSite], dict[str, LaunchFacts]]:

@@ -151,6 +151,9 @@ class SiteProvenance:
     """The post-grad FX nodes that the kernel computes."""
     modules: list[str] = field(default_factory=list)
     """The modules of the model that the kernel computes a part of, forward or backward: ``Sequential.2 (GELU)``."""
+    recomputed: dict[str, int] = field(default_factory=dict)
+    """The activations that a kernel of a backward graph computes again, by buffer: the region of
+    `torch.utils.checkpoint` that they belong to, by PyTorch's number."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from stepscope.viewer.memory.rows import RunPeak
 
 PeakKind = Literal[
     "parameters", "module buffers", "optimizer state", "inputs", "gradients", "saved for the backward pass",
-    "temporaries", "other results", "unknown inputs",
+    "recomputed activations", "temporaries", "other results", "unknown inputs",
 ]  # fmt: skip
 PEAK_MEANINGS: dict[PeakKind, str] = {
     "parameters": "parameters that compiled graphs get",
@@ -18,6 +18,7 @@ PEAK_MEANINGS: dict[PeakKind, str] = {
     "inputs": "tensors that the program gave to a compiled graph",
     "gradients": "gradients that backward graphs return or get",
     "saved for the backward pass": "allocated by compiled code and used by a backward graph later",
+    "recomputed activations": "computed again by the backward pass for regions of torch.utils.checkpoint",
     "temporaries": "allocated by a call of a graph and freed by the same call",
     "other results": "allocated by compiled code, and alive after the call",
     "unknown inputs": "allocated outside of compiled code; the log does not tell what they are",
@@ -38,3 +39,7 @@ class PeakParts:
 
     peak: RunPeak
     parts: list[PeakPart]
+    recomputed_regions: int
+    """Number of checkpointed regions whose recomputed activations are alive at the peak."""
+    checkpointed_regions: int
+    """Number of checkpointed regions that the graph of the peak computes again."""

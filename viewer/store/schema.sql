@@ -99,7 +99,8 @@ CREATE TABLE sites (
     snodes VARCHAR,                  -- JSON list; NULL if not recorded
     outputs VARCHAR, source_nodes VARCHAR, aten VARCHAR, fx_nodes VARCHAR, -- JSON lists
     stacks VARCHAR,                  -- JSON list of stacks, each a list of {file, line, function, code}
-    modules VARCHAR                  -- JSON list of paths of the model's modules: "Sequential.2 (GELU)"
+    modules VARCHAR,                 -- JSON list of paths of the model's modules: "Sequential.2 (GELU)"
+    recomputed VARCHAR               -- JSON object: checkpointed region by buffer that it computes again
 );
 CREATE TABLE arguments (
     site BIGINT, argument BIGINT, name VARCHAR, role VARCHAR, buffer VARCHAR, parameter VARCHAR,

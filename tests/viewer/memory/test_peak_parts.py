@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from stepscope.tracer.schema.graphs import Provenance, SiteProvenance
 from stepscope.viewer.graphs.rows import ProgramName
+from stepscope.viewer.memory import page as page_module
 from stepscope.viewer.memory.queries import peak_parts as parts_module
 from stepscope.viewer.memory.queries.peak_parts import peak_parts
 from stepscope.viewer.overview.summary import summary, summary_text
@@ -61,6 +64,25 @@ def test_state_of_an_optimizer_is_told_by_the_name_that_dynamo_gives(
 def test_what_has_no_name_stays_unknown(opened: Open) -> None:
     found = sizes(opened(training(3)))
     assert found == {"unknown inputs": WEIGHT + X, "temporaries": 512, "saved for the backward pass": 1024}
+
+
+def test_activations_that_are_computed_again(opened: Open, named: dict[str, ProgramName]) -> None:
+    again = SiteProvenance(0, [], [], recomputed={"buf0": 4, "buf9": 5})
+    trace = opened(training(3).record(Provenance(0, [], [again])))
+    found = sizes(trace)
+    assert (found["recomputed activations"], "temporaries" in found) == (512, False)
+    (part,) = peak_parts(trace, 0)
+    assert (part.recomputed_regions, part.checkpointed_regions) == (1, 2)
+    assert "checkpointed regions have been computed again" not in Client(trace).get("/memory").text
+
+
+def test_regions_that_live_together_are_told(
+    opened: Open, named: dict[str, ProgramName], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = opened(training(3))
+    found = [replace(one, recomputed_regions=2, checkpointed_regions=6) for one in peak_parts(trace, 0)]
+    monkeypatch.setattr(page_module, "peak_parts", lambda _trace, _log: found)
+    assert "activations of 2 of 6 checkpointed regions have been computed again" in Client(trace).get("/memory").text
 
 
 def test_results_that_are_kept_are_no_temporaries(opened: Open, named: dict[str, ProgramName]) -> None:

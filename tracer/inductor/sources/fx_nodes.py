@@ -43,6 +43,15 @@ def _by_number(path: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path)]
 
 
+def recomputed_region(node: Any) -> int | None:
+    """Return the number of the checkpointed region that an FX node of a backward graph computes again, or None.
+
+    The partitioner copies such nodes from the joint graph with their tags (torch/_functorch/partitioners.py)."""
+    meta = getattr(node, "meta", None) or {}
+    region = meta.get("ac_graph_id") if meta.get("partitioner_tag") == "is_forward" else None
+    return region if isinstance(region, int) else None
+
+
 def source_nodes(origins: Iterable[Any]) -> tuple[list[str], list[str]]:
     """Return the distinct names of source nodes and of operators for FX nodes of the graph that Inductor compiled."""
     nodes: dict[str, None] = {}

@@ -119,11 +119,11 @@ def _sites(
     for site in graph.sites:
         found = [list(stack) for stack in dict.fromkeys(map(tuple, stacks[site.site])) if stack]
         known = facts.get(site.handle or "")
-        nodes, modules = (known.fx_nodes, known.modules) if known else ([], [])
+        nodes, modules, again = (known.fx_nodes, known.modules, known.recomputed) if known else ([], [], {})
         if captured is not None:  # those in the cache may be another program's
             modules = [module for module in modules if module in captured.modules]
         if found or nodes or modules:
-            sites.append(SiteProvenance(site.site, found, nodes, modules))
+            sites.append(SiteProvenance(site.site, found, nodes, modules, again))
     return sites
 
 

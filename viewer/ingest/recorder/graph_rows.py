@@ -91,6 +91,7 @@ class GraphRows:
                 fx_nodes="[]",
                 stacks="[]",
                 modules="[]",
+                recomputed="{}",
             )
         return self._site_ids[key]
 
@@ -157,6 +158,7 @@ class GraphRows:
             fx_nodes=dumps(known.fx_nodes if known else []),
             stacks=dumps(stacks),
             modules=dumps(known.modules if known else []),
+            recomputed=dumps(known.recomputed if known else {}),
         )
         for position, argument in enumerate(site.arguments):
             self._add_argument(number, site_id, position, argument)

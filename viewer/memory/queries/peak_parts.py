@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.graphs.rows import ProgramName
 from stepscope.viewer.memory.peak_rows import PEAK_MEANINGS, PeakKind, PeakPart, PeakParts
+from stepscope.viewer.memory.queries.alive import alive_in_call
 from stepscope.viewer.memory.queries.run import run_peaks
-from stepscope.viewer.memory.rows import RunPeak
+from stepscope.viewer.memory.rows import AliveRow, RunPeak
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -30,6 +32,7 @@ _ALIVE = """
     JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage
     WHERE v.log = $log AND v.device = $device AND v.born_ns <= $ns AND (v.died_ns IS NULL OR v.died_ns > $ns)
 """
+_RECOMPUTED = "SELECT recomputed FROM sites WHERE graph = ? AND recomputed <> '{}'"
 
 
 class _Alive(NamedTuple):
@@ -62,10 +65,28 @@ def parts_of(trace: Trace, peak: RunPeak) -> PeakParts:
             results += one.storage_bytes
     sizes["saved for the backward pass"] += saved
     sizes["other results"] += kept - results
-    sizes["temporaries"] += made - saved - kept
+    regions = _regions(trace, peak)
+    again = _recomputed(trace, peak, regions)
+    sizes["recomputed activations"] += sum(row.storage_bytes for row in again)
+    sizes["temporaries"] += made - saved - kept - sizes["recomputed activations"]
     sizes["unknown inputs"] += live - made - given
     parts = [PeakPart(kind, sizes[kind], sizes[kind] / live) for kind in PEAK_MEANINGS if sizes[kind] > 0]
-    return PeakParts(peak, sorted(parts, key=lambda part: -part.storage_bytes))
+    parts.sort(key=lambda part: -part.storage_bytes)
+    together = {regions[row.name] for row in again}
+    return PeakParts(peak, parts, len(together), len({*regions.values()}))
+
+
+def _regions(trace: Trace, peak: RunPeak) -> dict[str, int]:
+    """Return the checkpointed region of each activation that the graph of the peak computes again, by buffer."""
+    of_sites = [sql.json_value(text) for (text,) in sql.rows(trace, _RECOMPUTED, [peak.graph])]
+    return {buffer: region for of_site in of_sites for buffer, region in of_site.items()}
+
+
+def _recomputed(trace: Trace, peak: RunPeak, regions: Mapping[str, int]) -> list[AliveRow]:
+    """Return the recomputed activations that are alive at the peak."""
+    alive = alive_in_call(trace, peak.call, peak.position) if regions and peak.call is not None else None
+    rows = alive.rows if alive else []
+    return [row for row in rows if row.kind == "temporary" and row.device == peak.device and row.name in regions]
 
 
 def _kind_of_input(known: ProgramName | None) -> PeakKind:
