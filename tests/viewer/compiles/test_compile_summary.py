@@ -159,6 +159,7 @@ def test_whether_a_size_became_dynamic_is_not_known_without_symbols(opened: Open
         ("0/0: tensor 'x' rank mismatch. expected 2, actual 3", "rank of x", "2", "3"),
         ("0/0: L['n'] == 4", "n", "4", None),
         ("1/2: ___check_obj_id(L['f'], 140)", "identity of f", None, None),
+        ("1/2: Cache line invalidated because L['self'] got deallocated", "lifetime of self", None, None),
         ("1/2: ___check_type_id(L['self'].steps[0], 140), type=<class 'int'>", "type of self.steps[0]", None, None),
         ("no compile is named", "no compile is named", None, None),
         ("", "", None, None),

@@ -252,6 +252,15 @@ def test_what_is_the_same_on_each_rank_is_one_finding(opened: Opened) -> None:
     }
 
 
+def test_code_that_went_with_its_object(opened: Opened) -> None:
+    log = compile_logs.metrics(begun(LogBuilder(), compile_logs.FORWARD), 0, 0)
+    reason = "0/0: Cache line invalidated because L['self'] got deallocated"
+    log.artifact("recompile_reasons", orjson.dumps([reason]), **compile_logs.ids(0, 1))
+    (found,) = all_findings(opened(compile_logs.metrics(begun(log, compile_logs.FORWARD, number=1), 0, 1)))
+    assert found.title == "1 recompile of forward (model.py:10): self, for which the code was compiled, was freed"
+    assert any("create self once" in line for line in found.proof)
+
+
 def test_a_refused_compile_is_no_recompile_and_a_guard_names_its_line(opened: Opened) -> None:
     log = compile_logs.metrics(begun(LogBuilder(), compile_logs.FORWARD), 0, 0)
     for number in (1, 2):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from stepscope.viewer.compiles.queries.guard_text import FREED
+
 _SIZE = re.compile(r"^(?P<tensor>.+)\.size\(\)\[(?P<dimension>\d+)\]$")
 _STRIDE = re.compile(r"\.stride\(\)\[\d+\]$")
 _LENGTH = re.compile(r"^len\((?P<list>.+)\)$")
@@ -32,6 +34,11 @@ def advice(source: str, values: Sequence[str], guard: str) -> str | None:
         return "Each state of grad mode, autocast and deterministic algorithms needs a graph of its own."
     if "___check_type_id" in guard or guard.startswith("type("):
         return "Each type of this object needs a graph of its own."
+    if source.startswith(FREED):
+        return (
+            f"Code that is compiled for an object goes with it: create {source.removeprefix(FREED)} once, and keep it "
+            "for all calls."
+        )
     if not values:
         return None
     return _of_values(source, values)

@@ -10,6 +10,9 @@ _MISMATCH = re.compile(r"^tensor '(.+?)' (size|stride) mismatch at index (\d+)\.
 _OTHER_MISMATCH = re.compile(r"^tensor '(.+?)' (.+?) mismatch\. expected (.+), actual (.+?)\.?$")
 _IDENTITY = re.compile(r"^___check_(type|obj)_id\((.+), \d+\)")
 """A guard whose number is an address, which differs between processes."""
+_FREED = re.compile(r"^Cache line invalidated because (.+) got deallocated\b")
+"""What stands for a guard if the compiled code went with an object that it was compiled for."""
+FREED = "lifetime of "
 _EQUALS = re.compile(r"^([^=!<>]+?) == (.+)$")
 _COMMENT = re.compile(r"\s{2,}# (.*)$")
 _HINT = re.compile(r"\(HINT: (.*)\)\s*$", re.S)
@@ -61,6 +64,8 @@ def _guard(against: str | None, text: str) -> FailedGuard:
         source, expected, actual = f"{match[2]} of {same_source(match[1])}", match[3], match[4]
     elif match := _IDENTITY.match(guard):
         source = f"{'type' if match[1] == 'type' else 'identity'} of {same_source(match[2])}"
+    elif match := _FREED.match(guard):
+        source = f"{FREED}{same_source(match[1])}"
     elif match := _EQUALS.match(guard):
         source, expected = same_source(match[1].strip()), match[2].strip()
     return FailedGuard(against, guard, source, expected, actual, code, hint[1] if hint else None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.compiles.queries.guard_advice import advice
-from stepscope.viewer.compiles.queries.guard_text import FailedGuard, failed_guards
+from stepscope.viewer.compiles.queries.guard_text import FREED, FailedGuard, failed_guards
 from stepscope.viewer.findings.evidence import grouped
 from stepscope.viewer.text.formats import plural
 
@@ -37,6 +37,8 @@ class GuardChange:
     def text(self) -> str:
         """Return text like ``self.step changed (0, 1, 2, … 7)``, or the guard that failed if one value is known."""
         if len(self.values) < 2:
+            if self.source.startswith(FREED):
+                return f"{self.source.removeprefix(FREED)}, for which the code was compiled, was freed"
             if self.source.startswith(("type of ", "identity of ")):  # the guard names addresses
                 return f"the {self.source} changed"
             return self.guard if ": " in self.guard else f"the guard {self.guard} failed"
