@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from stepscope.tracer.inductor.judge_record import places
+from stepscope.tracer.inductor.judge_record.means import split_means
 from stepscope.tracer.inductor.judge_record.nodes import plain_nodes
 from stepscope.tracer.judge.record import Constant, GraphRecord, Node, Place
 
@@ -59,10 +60,12 @@ class JudgeTap:
         lowered = self._graphs.pop(graph, None)
         if lowered is None:
             return None
-        nodes = {node.name: node for node in lowered.nodes}
         found = {name: place for name, one in lowered.results.items() if (place := places.place_of(one)) is not None}
+        described, sums = split_means(graph, lowered.nodes, found)
+        found |= sums
+        nodes = {node.name: node for node in described}
         also = list(places.further_places(graph, nodes, found))
-        for node in lowered.nodes:
+        for node in described:
             place = found.get(node.name)
             own = graph.qualify_name(node.name)
             if node.kind == "input" and place is not None and place.buffer != own and node.stride is not None:
@@ -81,7 +84,7 @@ class JudgeTap:
         }
         return GraphRecord(
             graph.name,
-            lowered.nodes,
+            described,
             {name: place for name, place in found.items() if is_written(place)},
             {name: symbol for name, symbol in numbers if symbol is not None},
             [(name, place) for name, place in also if is_written(place)],

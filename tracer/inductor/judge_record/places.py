@@ -1,8 +1,9 @@
 """Finds the buffers that hold the values of FX nodes, from what each node was lowered to.
 
 `GraphLowering.run_node` returns the IR of a node; after scheduling, `ir.as_storage_and_layout` names its buffer and
-the part of it. Three kinds of buffers hold a value that is the IR of no node: parts of a concatenation, copies that
-external kernels want in another layout, and the copy that replaces an input.
+the part of it. Four kinds of buffers hold a value that is the IR of no node: parts of a concatenation, copies that
+external kernels want in another layout, what an external kernel computed if a copy in another layout replaces it, and
+the copy that replaces an input.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def further_places(graph: Any, nodes: Mapping[str, Node], places: Mapping[str, P
         if isinstance(operation, ir.ConcatKernel):
             yield from _parts(operation, nodes, places)
         elif isinstance(operation, ir.ExternKernel):
-            yield from _operands(operation, nodes)
+            yield from _operands_and_result(operation, nodes)
 
 
 def _parts(kernel: Any, nodes: Mapping[str, Node], places: Mapping[str, Place]) -> Iterator[tuple[str, Place]]:
@@ -95,7 +96,7 @@ def _parts(kernel: Any, nodes: Mapping[str, Node], places: Mapping[str, Place]) 
                 yield node, Place(place.buffer, place.size, place.stride, 0)
 
 
-def _operands(kernel: Any, nodes: Mapping[str, Node]) -> Iterator[tuple[str, Place]]:
+def _operands_and_result(kernel: Any, nodes: Mapping[str, Node]) -> Iterator[tuple[str, Place]]:
     from torch._inductor import ir
 
     origin = getattr(kernel, "origin_node", None)
@@ -107,9 +108,12 @@ def _operands(kernel: Any, nodes: Mapping[str, Node]) -> Iterator[tuple[str, Pla
         if node is None:
             continue
         operands = [name for name in (*nodes_in(node.args), *nodes_in(node.kwargs)) if nodes[name].dtype is not None]
-        if len(operands) != len(inputs):
+        if len(operands) != len(inputs):  # it computes something else, such as a convolution without its bias
             continue
-        for name, given in zip(operands, inputs, strict=True):
+        known = list(zip(operands, inputs, strict=True))
+        if len(origins) == 1:
+            known.append((one.name, kernel))
+        for name, given in known:
             place = place_of(given)
             if place is not None and place.size == nodes[name].size:
                 yield name, place

@@ -1,0 +1,61 @@
+"""Buffers that hold a value which no node of the graph was lowered to, and values that no order of sums determines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._inductor import config
+
+import stepscope
+from tests.judge.reading import Judged, judged_in
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+F = torch.nn.functional
+
+
+def judged(model: Callable[..., Any], *inputs: Tensor, folder: Path) -> Judged:
+    torch._dynamo.reset()
+    with torch.no_grad(), stepscope.trace(folder, judge="first"):
+        compiled: Any = torch.compile(model)
+        compiled(*inputs)
+    found = judged_in(folder)
+    assert not found.failures
+    assert not found.inputs
+    return found
+
+
+def pointwise(image: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Compute a convolution whose result Inductor copies to the layout of eager code."""
+    return F.conv2d(F.silu(F.conv2d(image, first, padding=1)), second)
+
+
+def centered(x: Tensor, weight: Tensor) -> Tensor:
+    """Compute means whose sums one kernel writes and another one reads."""
+    large = x.relu().view(16, 2, 32).amax(1)
+    return large @ weight - large.mean(-1, keepdim=True)
+
+
+def test_a_copy_of_what_a_convolution_wrote_is_judged(tmp_path: Path) -> None:
+    inputs = torch.randn(2, 3, 8, 8), torch.randn(8, 3, 3, 3), torch.randn(4, 8, 1, 1)
+    found = judged(pointwise, *inputs, folder=tmp_path)
+    assert (found.judged, found.launches) == (5, 5)
+    assert not found.buffers
+    assert {verdict for verdict, _ in found.verdicts()} == {"ok"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_the_sum_of_a_mean_is_judged_where_it_is_written(is_wrong: bool, dtype: torch.dtype, tmp_path: Path) -> None:
+    inputs = torch.randn(16, 64).to(dtype), torch.randn(32, 32).to(dtype)
+    with config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "accuracy" if is_wrong else None}):
+        found = judged(centered, *inputs, folder=tmp_path)
+    nodes = {node: verdict for call in found.calls for node, verdict in zip(call["node"], call["verdict"], strict=True)}
+    assert nodes["mean_sum"] == ("wrong" if is_wrong else "ok")
+    assert not found.suspects()
+    assert len({one["launch"] for one in found.wrong()}) == is_wrong
+    assert found.judged == found.launches
