@@ -21,6 +21,7 @@ from stepscope.tracer.judge.targets import CannotJudge, decoded, doubled, functi
 
 NOT_IN_DOUBLE = ("op:aten.view.dtype", "op:prims.view_of_dtype")
 """Operators whose result depends on the bits of a dtype."""
+VARIANCES = ("op:aten.var.", "op:aten.var_mean.")
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,8 @@ class Run:
         if written:  # its own result is wanted, and not what it writes to
             args = tuple(_copied(one) if position in written else one for position, one in enumerate(args))
         result = function_of(node.target)(*args, **kwargs)
+        if self._mode.double and node.target.startswith(VARIANCES) and _overflows(args[0], result):
+            raise CannotJudge(f"the squares that {node.target.removeprefix('op:')} sums exceed the range of float32")
         return self._in_mode(result) if self._mode.double else result
 
     def _decoded(self, value: Any, operand: Callable[[str], Any]) -> Any:
@@ -157,6 +160,15 @@ class Run:
         return self._call(
             name, lambda one: self._view(one, copies, step) if one == parent else self._values[step.needs[one]]
         )
+
+
+def _overflows(operand: Any, result: Any) -> bool:
+    """Return whether sums of squares exceed float32: what the mean and the variance are then depends on their order."""
+    import torch
+
+    variance = result[0] if isinstance(result, tuple) else result
+    most = torch.finfo(torch.float32).max * variance.numel() / max(operand.numel(), 1)
+    return bool((variance > most).any()) or bool(operand.isinf().any())
 
 
 def copied(tensor: Any) -> Any:

@@ -59,3 +59,11 @@ def test_the_sum_of_a_mean_is_judged_where_it_is_written(is_wrong: bool, dtype: 
     assert not found.suspects()
     assert len({one["launch"] for one in found.wrong()}) == is_wrong
     assert found.judged == found.launches
+
+
+def test_squares_beyond_the_range_accuse_no_kernel(tmp_path: Path) -> None:
+    x = torch.randn(4, 8, 36) * 1e30
+    found = judged(lambda one: F.group_norm(one, 2).sin(), x, folder=tmp_path)
+    assert not found.buffers
+    reasons = {why for call in found.calls for why in call["reasons"]}
+    assert "the squares that aten.var_mean.correction sums exceed the range of float32" in reasons
