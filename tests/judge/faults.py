@@ -22,10 +22,12 @@ from torch._inductor.codecache import PyCodeCache
 
 import stepscope
 from tests.judge.cpp_variants import Kernel, compiled, kernels_of
+from tests.judge.healthy import shown
 from tests.judge.models import MODELS
 from tests.judge.mutations import CPP, TRITON, WrapperFault, faults_of, wrapper_faults
 from tests.judge.reading import Judged, judged_in
 from tests.judge.triton_variants import compiled_triton, triton_kernels_of
+from tests.judge.wrapper_changes import changed_wrappers
 
 
 def step_of(name: str, dtype: torch.dtype, device: str = "cpu") -> Callable[[], list[Tensor]]:
@@ -59,8 +61,9 @@ class Score:
         self.innocent = 0
 
     def add(
-        self, place: str, kind: str, visible: bool, named: set[str], guilty: tuple[str, ...], suspects: set[str]
-    ) -> None:
+        self, place: str, kind: str, visible: bool, named: set[str], guilty: tuple[str, ...], suspects: set[str],
+        found: Judged,
+    ) -> None:  # fmt: skip
         is_named, others = bool(named & set(guilty)), named - set(guilty)
         if not named and suspects & set(guilty):
             self.counts[kind, "one of several suspects"] += visible
@@ -73,6 +76,7 @@ class Score:
         self.counts[kind, "visible exact"] += visible and outcome == "exact"
         if (visible and outcome != "exact") or others:
             print(f"  {place}: {kind}: {outcome}; named {sorted(named)}, guilty {guilty}", flush=True)
+            print("".join(f"  {line}\n" for line in shown(found)), end="", flush=True)
 
     def report(self) -> None:
         kinds = sorted({kind for kind, _ in self.counts})
@@ -123,28 +127,27 @@ def kernel_faults(name: str, dtype: torch.dtype, most: int, score: Score, folder
         _, kernel, kind, _ = planned[number]
         position = positions[number]
         place = f"{name} {dtype}".replace("torch.", "")
-        score.add(place, kind, visible, named_in(found, position), (kernel,), suspects_in(found, position))
-    if healthy := named_in(found, 0):
+        of_step = found.of_step(position)
+        score.add(place, kind, visible, named_in(of_step), (kernel,), suspects_in(of_step), of_step)
+    if healthy := named_in(found.of_step(0)):
         print(f"  {name} {dtype}: healthy, but accused {healthy}")
         score.innocent += 1
     left = len(planned) - len(variants)
     print(f"{name} {dtype}: {len(done)} faults, {left} do not compile", flush=True)
 
 
-def named_in(found: Judged, step: int) -> set[str]:
-    wrong = {found.kernel(one) for one in found.wrong() if one["step"] == step}
-    return wrong | {one["buffer"] for one in found.inputs if one["step"] == step}
+def named_in(found: Judged) -> set[str]:
+    return {found.kernel(one) for one in found.wrong()} | {one["buffer"] for one in found.inputs}
 
 
-def suspects_in(found: Judged, step: int) -> set[str]:
+def suspects_in(found: Judged) -> set[str]:
     """Return the kernels one of which is wrong, by what cannot tell them apart."""
     names: set[str] = set()
     for one in found.suspects():
-        if one["step"] == step:
-            launches = [site for call in found.calls if call["call"] == one["call"] for site in _launch_sites(call)]
-            kernels = found.sites[one["graph"]]
-            names |= {kernels[launches[position]]["kernel"] for position in one["suspects"] if position < len(launches)}
-            names.add(found.kernel(one))
+        launches = [site for call in found.calls if call["call"] == one["call"] for site in _launch_sites(call)]
+        kernels = found.sites[one["graph"]]
+        names |= {kernels[launches[position]]["kernel"] for position in one["suspects"] if position < len(launches)}
+        names.add(found.kernel(one))
     return names
 
 
@@ -155,35 +158,16 @@ def _launch_sites(call: dict[str, Any]) -> list[int]:
 
 def wrapper_fault(name: str, dtype: torch.dtype, fault: WrapperFault, original: str, right: list[Tensor], score: Score,
                   folder: Path) -> None:  # fmt: skip
-    """Load a wrapper with a fault, which is in its file only while it is loaded."""
-    load = PyCodeCache.__dict__["load_by_key_path"]
+    """Judge a model of which one wrapper has a fault."""
     with stepscope.trace(folder, judge="first"):
         step = step_of(name, dtype)
-        inner = PyCodeCache.load_by_key_path
-
-        def faulty(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
-            file = Path(path)
-            text = file.read_text("utf-8")
-            if text != original:
-                return inner(key, path, *args, **kwargs)
-            file.write_text(fault.source, "utf-8")
-            try:
-                return inner(key, path, *args, **kwargs)
-            finally:
-                file.write_text(original, "utf-8")
-
-        hooked = PyCodeCache.__dict__["load_by_key_path"]
-        setattr(PyCodeCache, "load_by_key_path", classmethod(faulty))  # noqa: B010 - mypy rejects assigning to a method
-        try:
+        with changed_wrappers(lambda text: fault.source if text == original else text):
             visible = differ(step(), right)
-        finally:
-            setattr(PyCodeCache, "load_by_key_path", hooked)  # noqa: B010
-    setattr(PyCodeCache, "load_by_key_path", load)  # noqa: B010
     found = judged_in(folder)
     named = {one["buffer"] for one in found.inputs}
     if fault.kind == "wrong stride" or not named:  # else the launch that reads the wrong contents is named with them
         named |= {found.kernel(one) for one in found.wrong()}
-    score.add(f"{name} {dtype}".replace("torch.", ""), fault.kind, visible, named, fault.guilty, set())
+    score.add(f"{name} {dtype}".replace("torch.", ""), fault.kind, visible, named, fault.guilty, set(), found)
 
 
 def main() -> int:

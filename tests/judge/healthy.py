@@ -38,11 +38,12 @@ def shown(found: Judged) -> list[str]:
     lines = [f"  FAILED {one['where']}: {one.get('error') or one}" for one in found.failures]
     for one in found.buffers:
         fragment = "; ".join(one["fragment"])[:MOST_TEXT]
+        of_limit = "none allowed" if one["of_limit"] is None else f"{one['of_limit']:.3g} of the limit"
         places = f"{one['compiled']} eager {one['eager']} float64 {one['float64']}"
         lines.append(
             f"  {one['verdict']} graph {one['graph']} launch {one['launch']} {found.kernel(one)} {one['buffer']}"
             f" {one['node']} {one['rules']} {one['dtype']} {one['size']} at {one['index']}: {places}"
-            f" allowed {one['allowed']}, {one['bad']} bad, {one['of_limit']:.3g} of the limit; {fragment}"
+            f" allowed {one['allowed']}, {one['bad']} bad, {of_limit}; {fragment}"
         )
     return lines + [f"  INPUT {found.kernel(one)} {one}" for one in found.inputs]
 

@@ -23,6 +23,13 @@ class Judged:
     sites: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     """Launch sites by the number of the graph."""
 
+    def of_step(self, step: int) -> Judged:
+        """Return the verdicts of one step."""
+        calls, buffers, inputs = (
+            [one for one in records if one["step"] == step] for records in (self.calls, self.buffers, self.inputs)
+        )
+        return Judged(calls, buffers, inputs, self.failures, self.sites)
+
     @property
     def launches(self) -> int:
         return sum(call["launches"] for call in self.calls)

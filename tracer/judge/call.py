@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.judge import rule
 from stepscope.tracer.judge.fragments import text_of
-from stepscope.tracer.judge.integrity import Integrity
+from stepscope.tracer.judge.integrity import Change, Integrity
 from stepscope.tracer.judge.memory import NO_MEMORY, copy_if_possible, is_out_of_memory
 from stepscope.tracer.judge.plan import FunctionPlan, Group, LaunchPlan, Written
 from stepscope.tracer.judge.recomputation import Recomputation, is_plain, member_of
@@ -18,6 +18,7 @@ from stepscope.tracer.judge.targets import DRAWS, CannotJudge
 from stepscope.tracer.judge.verdicts import CallVerdicts, Detail, Unwritten, Verdict
 
 NOT_DIRECT = "it is wrong, or an input is that could not be judged"
+ONE_MEMORY = "the launch was given the memory of one buffer for another that it writes"
 
 
 class Save(NamedTuple):
@@ -57,6 +58,10 @@ class CallJudge:
         """Launches that wrote something which was not judged to be right."""
         self._unknown: set[int] = set()
         """Those among them that wrote to memory of unknown contents which the launch that began last reads."""
+        self._read: dict[int, tuple[str, str]] = {}
+        """Variable and buffer of what the launch that began last reads, by address."""
+        self._lost: set[str] = set()
+        """Buffers whose memory a launch was given for another one that it wrote."""
         self._files: dict[int, list[str]] = {}
         """The saved inputs of each launch that was wrong."""
 
@@ -86,7 +91,7 @@ class CallJudge:
     def before(self, site: int, values: Sequence[Any]) -> None:
         """Look at what a launch is about to read, and copy what it may change."""
         plan, position = self._plan.launches[site], self._position
-        self._given, self._began, self._unknown = [], site, set()
+        self._given, self._began, self._unknown, self._read = [], site, set(), {}
         with _undisturbed():
             written = {
                 one.untyped_storage().data_ptr()
@@ -107,6 +112,8 @@ class CallJudge:
                         self._given[-1] = value
                     continue
                 self._integrity.look(position, operand.variable, operand.holds, value)
+                if operand.use == "in" and value.numel() and not self._has_parts(operand.holds):
+                    self._read[value.data_ptr()] = operand.variable, operand.holds
                 is_changed = value.untyped_storage().data_ptr() in written and self._wants(plan.kernel)
                 self._given[-1] = copy_if_possible(value) if is_changed else value
 
@@ -127,7 +134,8 @@ class CallJudge:
                     value = member_of(values, written)
                     if is_plain(value):
                         self._integrity.written(written.buffer, value, position)
-                self._judge(plan, position, values)
+                why_not = ONE_MEMORY if self._shares_memory(plan, position, values) else None
+                self._judge(plan, position, values, why_not)
                 if any(one.buffer not in self._right for one in plan.written):
                     self._unsure.add(position)
         finally:
@@ -155,17 +163,40 @@ class CallJudge:
                     site = self._sites[at] if at < len(self._sites) else self._began
                     self.result.changes.append((at, site, change))
 
-    def _judge(self, plan: LaunchPlan, position: int, values: Sequence[Any]) -> None:
+    def _shares_memory(self, plan: LaunchPlan, position: int, values: Sequence[Any]) -> bool:
+        """Return whether a launch was given the memory of one buffer for another that it writes, and tell of the first.
+
+        An operator may return what it was given, and a concatenation begins where its first part does.
+        """
+        given = {operand.variable for operand in plan.operands if operand.use in ("out", "inout")}
+        places, is_shared = dict(self._read), False
+        for written in plan.written:
+            value = member_of(values, written)
+            if written.variable in given and is_plain(value) and value.numel() and not self._has_parts(written.buffer):
+                variable, buffer = places.setdefault(value.data_ptr(), (written.variable, written.buffer))
+                if variable != written.variable:
+                    is_shared = True
+                    if buffer not in self._lost:
+                        change = Change(variable, buffer, position, position)
+                        self.result.changes.append((position, plan.site, change))
+                    self._lost |= {buffer, written.buffer}
+        return is_shared
+
+    def _has_parts(self, buffer: str) -> bool:
+        return self._plan.stored is not None and buffer in self._plan.stored.record.parts
+
+    def _judge(self, plan: LaunchPlan, position: int, values: Sequence[Any], why_not: str | None) -> None:
+        """Judge a launch, unless there is a reason why none of its buffers can be."""
         if not self._wants(plan.kernel):
             self.result.not_judged["the kernel was not asked for"] += 1
             return
         found: list[Verdict] = [
-            Verdict(position, plan.site, one.variable, one.buffer, None, None, one.why_not)
+            Verdict(position, plan.site, one.variable, one.buffer, None, None, why_not or one.why_not)
             for one in plan.written
-            if one.why_not is not None
+            if why_not or one.why_not
         ]
         self._right.update(one.buffer for one in plan.written if (one.why_not or "").endswith(DRAWS))
-        for group in plan.groups:
+        for group in plan.groups if why_not is None else ():
             found += self._group(plan, group, position, values)
         self.result.verdicts += found
         if any(one.word != "unjudged" for one in found):

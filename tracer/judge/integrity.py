@@ -32,7 +32,8 @@ class Change:
     buffer: str
     producer: int | None
     writer: int | None
-    """Position of the last launch in between that wrote to the same memory; None if none did."""
+    """Position of the last launch in between that wrote to the same memory; None if none did. The launch itself, and
+    so is the producer, if it was given this memory for another buffer that it wrote."""
     is_result: bool = False
     """Whether the call returns the buffer; else a launch reads it."""
 

@@ -108,7 +108,8 @@ class ClobberedInput(Record):
     producer: int | None
     """The position of the launch that wrote the buffer; None for an input, or if nothing was written."""
     writer: int | None
-    """The position of the last launch in between that wrote to the same memory; None if no launch did."""
+    """The position of the last launch in between that wrote to the same memory; None if no launch did. It is
+    `launch`, and so is `producer`, if the launch was given this memory for another buffer that it wrote."""
     is_result: bool = False
     """Whether no launch reads the buffer, but the call returns it; `launch` is then the one that overwrote it, or the
     last one of the call if nothing was written to the buffer."""

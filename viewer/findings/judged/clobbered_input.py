@@ -1,6 +1,7 @@
 """In a judged step, a launch read a buffer whose contents are not those that its producer wrote in the same call,
-although no launch should have changed them: its memory was reused too early. Or a launch read, or the call returned, a
-buffer to which nothing was written. A launch that read it may be right; it got wrong inputs."""
+although no launch should have changed them: its memory was reused too early. Or a launch was given the memory of one
+buffer for another that it writes. Or a launch read, or the call returned, a buffer to which nothing was written. A
+launch that read it may be right; it got wrong inputs."""
 
 from __future__ import annotations
 
@@ -36,6 +37,9 @@ def _finding(evidence: Evidence, group: list[ClobberedInputRow]) -> Timed:
     elif not row.is_written:
         what = f"reads {name}, to which nothing was written"
         proof = [f"no launch of the call wrote to {row.buffer} before launch {row.launch}"]
+    elif row.producer is not None and row.producer == row.writer:
+        what = f"was given the memory of {name} for something else that it writes"
+        proof = [f"launch {producer} wrote a buffer that begins at the same address as {row.buffer}"]
     elif row.is_result:
         what = f"overwrites {name}, which the call returns as {producer_kernel or 'the caller'} wrote it"
         proof = [f"launch {producer} wrote it, and launch {writer or row.launch} wrote to its memory before the return"]
