@@ -92,8 +92,7 @@ class Recorder(ContextDecorator):
         self.saver = TensorSaver(tensors_folder(self._log.writer.target), self.config.save_quota_bytes)
         self._device_error: str | None = None
         self.judge = Judge(self.config, self, self.saver)
-        self.call_raised = RaisedCalls(self.write).add
-        self.called = CallSites(self.write).look
+        self.call_raised, self.called = RaisedCalls(self.write).add, CallSites(self.write).look
 
     @property
     def path(self) -> Path | None:
@@ -222,6 +221,7 @@ class Recorder(ContextDecorator):
 
     def enter(self, frame: object, phase: str | None) -> int:
         self._whole_calls.look()
+        self._optimizers.gradients.look(phase)
         return self._profiler.at_step(self._steps.on_call(frame, phase))
 
     def finish(self, call: GraphCall) -> None:

@@ -264,3 +264,58 @@ def test_a_custom_operator_that_changes_an_input_unsaid(
         with open_trace(tmp_path / name, index_dir=tmp_path / name / "index") as trace:
             notes = overview(trace).notes
         assert asks is any("stepscope_test.stats" in note and "--verify-before" in note for note in notes)
+
+
+_EVERY_FOURTH = "if step % 4 == 0: optimizer.zero_grad()"
+
+
+@pytest.mark.parametrize(
+    ("clears", "is_told"),
+    [
+        ("pass", True),
+        ("optimizer.zero_grad()", False),
+        ("optimizer.zero_grad(set_to_none=False)", False),
+        ("[one.grad.data.zero_() for one in net.parameters() if one.grad is not None]", False),
+        (_EVERY_FOURTH, False),
+    ],
+    ids=["never", "none", "zero", "data", "every fourth"],
+)
+def test_gradients_that_are_never_set_to_zero(scripts: Scripts, tmp_path: Path, clears: str, is_told: bool) -> None:
+    body = f"""
+    net = torch.nn.Linear(VALUE.shape[1], 1)
+    compiled, optimizer = torch.compile(net), torch.optim.SGD(net.parameters(), lr=1e-3)
+    with stepscope.trace(FOLDER):
+        for step in range(7):
+            {clears}
+            compiled(VALUE).square().mean().backward()
+            optimizer.step()
+    """
+    found = [one for one in record(scripts, tmp_path, body) if one.kind == "kept_gradients"]
+    assert [one.severity for one in found] == ["warning"] * is_told
+    for one in found:
+        assert one.evidence["kept"] == 6
+        assert one.title.startswith("The gradients of SGD")
+        assert one.title.endswith("add up from step to step")
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_gradients_of_two_optimizers_that_use_each_others_networks(
+    scripts: Scripts, tmp_path: Path, forgets: bool
+) -> None:
+    """The second optimizer's backward pass goes through the first one's network before its gradients are cleared."""
+    body = f"""
+    size = VALUE.shape[1]
+    maker, judge = torch.nn.Linear(size, size), torch.nn.Linear(size, 1)
+    make, look = torch.compile(maker), torch.compile(judge)
+    first, second = (torch.optim.SGD(one.parameters(), lr=1e-3) for one in (judge, maker))
+    with stepscope.trace(FOLDER):
+        for step in range(6):
+            first.zero_grad()
+            look(make(VALUE).detach()).square().mean().backward()
+            first.step()
+            {"pass" if forgets else "second.zero_grad()"}
+            look(make(VALUE)).square().mean().backward()
+            second.step()
+    """
+    found = [one for one in record(scripts, tmp_path, body) if one.kind == "kept_gradients"]
+    assert len(found) == forgets

@@ -92,10 +92,10 @@ def waiting(folder: Path) -> None:
 
 
 def optimizing(folder: Path) -> None:
-    """A step of an optimizer with many parameters."""
+    """Steps of an optimizer with many parameters, whose gradients are not set to zero."""
     code = (
-        "import torch; w = torch.nn.Parameter(torch.zeros(4_000_000)); o = torch.optim.Adam([w])\n"
-        "torch.compile(lambda x: (x * x).sum())(w).backward(); o.step()"
+        "import torch; w = torch.nn.Parameter(torch.ones(4_000_000)); o = torch.optim.Adam([w])\n"
+        "f = torch.compile(lambda x: (x * x).sum()); [(f(w).backward(), o.step()) for _ in range(3)]"
     )
     stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
     assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
@@ -144,7 +144,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "failing": (failing, "run compile_error failed_node end"),
     "raising": (raising, "run raised_call failed_node calls_in_backward collections end"),
     "waiting": (waiting, "run graph call_site launches data_wait end"),
-    "optimizing": (optimizing, "run graph launches step_marks optimizer_step end"),
+    "optimizing": (optimizing, "run graph launches step_marks optimizer_step kept_gradients end"),
     "profiled": (profiled, "run graph launches profiled_operator end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),
     "printed": (printed, "run graph launches values device_times skipped end"),

@@ -8,20 +8,23 @@ from time import perf_counter_ns
 from typing import Any
 
 from stepscope.tracer.inductor.compat import optimizer_hook
-from stepscope.tracer.schema.steps import OptimizerStep
+from stepscope.tracer.inductor.kept_gradients import GradientResets
+from stepscope.tracer.schema.steps import KeptGradients, OptimizerStep
 
 LEAST_NS = 1_000_000
 """Shortest step that is recorded."""
 
 
 class OptimizerSteps:
-    """Calls a function at each end of an optimizer's `step`, and another one with the record of a long step."""
+    """Calls a function at each end of an optimizer's `step`, and another one with the record of a long step and, in the
+    end, of gradients that were kept."""
 
-    def __init__(self, write: Callable[[OptimizerStep], None], on_end: Callable[[Any], None]) -> None:
+    def __init__(self, write: Callable[[OptimizerStep | KeptGradients], None], on_end: Callable[[Any], None]) -> None:
         self._write, self._on_end = write, on_end
         self._began: dict[int, int] = {}
         """Begin (ns) of the step that runs, by thread."""
         self._handles: list[Any] = []
+        self.gradients = GradientResets(write)
 
     def attach(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -35,6 +38,7 @@ class OptimizerSteps:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self.gradients.tell()
 
     def _begin(self, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if not _has_closure(args, kwargs):  # else it calls graphs
@@ -45,6 +49,7 @@ class OptimizerSteps:
         began = self._began.pop(thread, None)
         if began is not None and ended - began >= LEAST_NS:
             self._write(OptimizerStep(thread, began, ended - began, type(optimizer).__name__))
+        self.gradients.stepped(optimizer)
         self._on_end(optimizer)
 
 

@@ -74,6 +74,25 @@ class OptimizerStep(Record):
 
 
 @dataclass(frozen=True)
+class KeptGradients(Record):
+    """An optimizer of `torch.optim` after whose steps gradients were still there when the next backward pass of a
+    compiled graph began, which adds to them. Written when the recording ends."""
+
+    KIND: ClassVar[str] = "kept_gradients"
+    TABLE: ClassVar[str | None] = "kept_gradients"
+
+    name: str
+    """The class of the optimizer."""
+    kept: int
+    """The number of steps after which the gradients were kept."""
+    cleared: int
+    """The number of steps after which they were zero, replaced or written."""
+    file: str | None
+    """The place in the program that calls `step`."""
+    line: int | None
+
+
+@dataclass(frozen=True)
 class CallSite(Record):
     """A line of the program from which it calls a compiled graph, or a line that runs its backward pass. Each line is
     recorded once, if one of the first calls of the graph comes from it."""

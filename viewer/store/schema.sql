@@ -164,6 +164,10 @@ CREATE TABLE optimizer_steps (       -- steps of optimizers of at least a millis
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,
     name VARCHAR
 );
+CREATE TABLE kept_gradients (        -- optimizers after whose steps gradients were kept until the next backward pass
+    log BIGINT, time_unix_ns BIGINT, name VARCHAR, kept BIGINT, cleared BIGINT,
+    file VARCHAR, line BIGINT        -- the place that calls step
+);
 CREATE TABLE call_sites (            -- lines of the program that call graphs
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR
 );

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -11,18 +11,18 @@ from torch import Tensor
 
 from stepscope.tracer.inductor import optimizer_steps
 from stepscope.tracer.inductor.optimizer_steps import OptimizerSteps
-from stepscope.tracer.schema.steps import OptimizerStep
+from stepscope.tracer.schema.steps import KeptGradients, OptimizerStep
 
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[OptimizerStep], list[Any]]]:
     """The records of steps of any duration, and the optimizers that have stepped."""
     monkeypatch.setattr(optimizer_steps, "LEAST_NS", 0)
-    records: list[OptimizerStep] = []
+    records: list[OptimizerStep | KeptGradients] = []
     ends: list[Any] = []
     hooks = OptimizerSteps(records.append, ends.append)
     hooks.attach()
-    yield records, ends
+    yield cast("list[OptimizerStep]", records), ends
     hooks.detach()
 
 

@@ -19,7 +19,7 @@ from stepscope.viewer.store.trace import Trace
 _COLUMNS = {
     "paths": (
         "logs.path", "strings.text", "compiles.file", "compile_events.file", "saved_tensors.file", "data_waits.file",
-        "judged_buffers.files", "call_sites.file",
+        "judged_buffers.files", "call_sites.file", "kept_gradients.file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
