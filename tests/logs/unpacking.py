@@ -76,7 +76,8 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def whole_report(trace: Trace, **options: Any) -> str:
-    """Return the text of a report with the pages that its script unpacks in their places."""
+    """Return the text of a report with the pages and explanations that its script unpacks in their places."""
     html = render_report(trace, **options)
     first, end, rest = html.partition("</main>")
-    return first + "\n".join(data_of(html)["pages"].values()) + end + rest
+    data = data_of(html)
+    return first + "\n".join([*data["terms"], *data["pages"].values()]) + end + rest

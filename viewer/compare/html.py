@@ -20,5 +20,5 @@ _SHEETS = (
 
 def render_html(found: Comparison) -> str:
     """Return the text of the file."""
-    css = assets.compact_sheet("\n".join(assets.content(f"css/{sheet}.css").decode() for sheet in _SHEETS))
-    return render.environment(root="#").get_template("compare/file.html").render(found=found, css=Markup(css))
+    css = Markup(assets.compact_sheets(_SHEETS))
+    return render.environment(root="#").get_template("compare/file.html").render(found=found, css=css)

@@ -29,8 +29,8 @@ def collect(trace: Trace, contents: Contents) -> None:
 
 
 def data(contents: Contents) -> dict[str, Any]:
-    """Return the highlighted source of wrappers, as much as there is room for."""
-    found: dict[int, list[tuple[int, Line]]] = {}
+    """Return the lines of the highlighted source of wrappers, as much as there is room for."""
+    found: dict[int, list[Line]] = {}
     room, missing = MOST_CODE_CHARS, 0
     for detail in (page.detail for page in contents.shown["graphs"]):
         if detail.code is None:
@@ -39,7 +39,7 @@ def data(contents: Contents) -> dict[str, Any]:
             missing += 1
             continue
         room -= len(detail.code)
-        found[detail.row.graph] = list(enumerate(highlight(detail.code, "python"), 1))
+        found[detail.row.graph] = highlight(detail.code, "python")
     if missing:
         contents.left_out.append(f"generated code of {missing:,} graphs")
     return {"wrappers": found}

@@ -12,6 +12,8 @@ from stepscope.viewer.report.links import route_of
 T = TypeVar("T")
 MOST_NAMED = 200
 """Maximum number of rows of one kind that findings link to, even if it exceeds the limit for other rows."""
+MOST_VALUES = 160
+"""Maximum number of launches whose arguments are shown before and after."""
 
 
 @dataclass

@@ -14,6 +14,7 @@ from stepscope.viewer.report.facts import ticket_facts
 from stepscope.viewer.report.links import without_dead_links
 from stepscope.viewer.report.packed_logs import PackedFile, packed_logs
 from stepscope.viewer.report.packed_pages import packed, with_packed_pages
+from stepscope.viewer.report.shared_code import with_shared_code
 from stepscope.viewer.report.ticket import Ticket, gather
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.source_links import SourceLinks
@@ -22,6 +23,10 @@ from stepscope.viewer.web.frame import frame
 
 _NOT_SHOWN = ("records/views", "search/search")
 """Styles of pages that no report has."""
+_PACKED_SHEETS = [
+    sheet for sheet in (*assets.SHEETS, "compiles/runs") if sheet not in (*assets.FIRST_SHEETS, *_NOT_SHOWN)
+]
+"""Styles of the packed pages, which are packed, too."""
 MOST_LOG_BYTES = 4_000_000
 """Maximum size of the packed logs in a report, by default."""
 
@@ -75,18 +80,19 @@ def render_ticket(ticket: Ticket, logs: Sequence[PackedFile] = ()) -> str:
             frame=frame(contents.overview),
             section="Overview",
             summary=ticket.answer,
-            css=Markup(_css()),
+            css=Markup(assets.compact_sheets(assets.FIRST_SHEETS)),
             theme=Markup(assets.content("js/core/theme.js").decode()),
             rooms=[capability.folder for capability in registry.in_report()],
-            scripts=packed({"roots": names, "modules": assets.modules_of(*names)}),
+            scripts=packed(
+                {
+                    "roots": names,
+                    "modules": assets.modules_of(*names),
+                    "css": assets.compact_sheets(_PACKED_SHEETS),
+                }
+            ),
             start=Markup(assets.content("js/report/start.js").decode()),
         )
     html = without_dead_links(html, {graph: len(lines) for graph, lines in data.get("wrappers", {}).items()})
-    html = with_packed_pages(html, data)
+    html = with_packed_pages(html, with_shared_code(data))
     ticket.checked("The report", html.encode())
     return html
-
-
-def _css() -> str:
-    sheets = [f"css/{sheet}.css" for sheet in (*assets.SHEETS, "compiles/runs") if sheet not in _NOT_SHOWN]
-    return assets.compact_sheet("\n".join(assets.content(sheet).decode() for sheet in sheets))

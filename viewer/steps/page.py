@@ -141,8 +141,8 @@ def launch_page(trace: Trace, request: Request) -> LaunchPage:
     return launch_page_of(trace, request.id("launch"))
 
 
-def launch_page_of(trace: Trace, launch: int) -> LaunchPage:
-    detail = launch_detail(trace, launch)
+def launch_page_of(trace: Trace, launch: int, *, values: bool = True) -> LaunchPage:
+    detail = launch_detail(trace, launch, values=values)
     if detail is None:
         raise NotThere(f"This trace contains no launch {launch}.")
     judged = part("The verdict of the judge", None, verdict_on, trace, detail.log, detail.step, launch)

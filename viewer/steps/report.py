@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from stepscope.viewer.findings.crash.launch_deaths import launch_deaths
 from stepscope.viewer.judged.queries.verdicts import judged_launches
-from stepscope.viewer.report.contents import Contents, chosen
+from stepscope.viewer.report.contents import MOST_VALUES, Contents, chosen
 from stepscope.viewer.speed.queries.splits import step_split
 from stepscope.viewer.steps.marks import curve_marks, step_marks
 from stepscope.viewer.steps.page import LaunchPage, launch_page_of
@@ -94,6 +94,16 @@ def _collect_panels(trace: Trace, contents: Contents, timelines: Iterable[Timeli
     panels: list[list[LaunchPage | None]] = []
     calls: list[tuple[int, list[int]]] = []
     room, missing = MOST_PANELS, 0
+    with_values = 0
+
+    def described(launch: int) -> LaunchPage | None:
+        """Return the description of a launch, with values as long as the report has room for them."""
+        nonlocal with_values
+        has_room = with_values < MOST_VALUES
+        page = part(f"Launch {launch}", None, launch_page_of, trace, launch, values=has_room)
+        with_values += bool(page and page.launch.values)
+        return page
+
     dynamic = {row.graph for row in contents.overview.graphs if row.dynamic}
     for picture in timelines:
         for call, launches in launches_of_calls(picture):
@@ -101,9 +111,7 @@ def _collect_panels(trace: Trace, contents: Contents, timelines: Iterable[Timeli
             key = (call.graph, call.call if call.graph in dynamic else None, sites)
             if key not in known:
                 known[key] = len(panels)
-                panels.append(
-                    [part(f"Launch {launch}", None, launch_page_of, trace, launch) for launch, _ in launches[:room]]
-                )
+                panels.append([described(launch) for launch, _ in launches[:room]])
                 room -= len(panels[-1])
             calls.append((known[key], [launch for launch, _ in launches]))
             missing += len(launches) - len(panels[known[key]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,17 @@ def spread_text(spread: Spread) -> str:
     return low if low == high else f"{low} … {high}"
 
 
+def zeros_apart(rows: Iterable[Spread]) -> tuple[list[Spread], list[str]]:
+    """Return the spreads that say something, and the names of the counts that were always 0."""
+    shown, zero = [], []
+    for row in rows:
+        if row.name in COUNTS and row.low == row.high == 0:
+            zero.append(row.name)
+        else:
+            shown.append(row)
+    return shown, zero
+
+
 def curve_query(row: Any) -> str:
     """Return the query of a curve's address, in the order in which static/js/values/lines.js writes it."""
     return query_text({name: getattr(row, name) for name in ("site", "argument", "item", "part", "moment")})
@@ -46,11 +58,10 @@ def plotted(detail: BufferDetail) -> BufferDetail:
     return replace(detail, sites=[], memory=[])
 
 
-FILTERS = {"spread": spread_text, "curve_query": curve_query, "plotted": plotted}
+FILTERS = {"spread": spread_text, "zeros_apart": zeros_apart, "curve_query": curve_query, "plotted": plotted}
 GLOBALS = {
     "health_signs": HEALTH_SIGNS,
     "statistics": STATISTICS,
-    "counted": COUNTS,
     "vocabulary": VOCABULARY,
     "magnitude_statistics": magnitudes.SHOWN,
     "most_magnitude_rows": magnitudes.MOST_ROWS,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.report.contents import Contents
+from stepscope.viewer.report.contents import MOST_VALUES, Contents
 from stepscope.viewer.report.links import route_of
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.values import page as values_page
@@ -28,8 +28,6 @@ MOST_BUFFERS = 24
 MOST_LISTS, MOST_LISTED = 24, 60
 """Maximum number of lists, one for each graph, and of buffers in each."""
 MOST_CURVES = 10
-MOST_VALUES = 160
-"""Maximum number of launches whose arguments are shown before and after."""
 MOST_POINTS = 400
 MOST_LOGS = 8
 MOST_ROWS, MOST_COLUMNS = 300, 120

@@ -5,20 +5,25 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 _IMPORTED = re.compile(r"""(?:^(?:import|export)\b[^"';]*|\bimport\()["'](#js/[^"']+)["']""", re.M)
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
-_REMARK = re.compile(r"^[ \t]*(?:(?://[^\n]*|/\*\*[^\n]*\*/)?\n|[ \t]+)", re.M)
+_REMARK = re.compile(r"^[ \t]*(?:(?://[^\n]*|/\*\*(?:[^*]|\*(?!/))*\*/)?\n|[ \t]+)", re.M)
 """Lines of scripts that are only a comment or empty, and indents."""
 _AROUND = re.compile(r"\s*([{};])\s*")
 SHEET = "css/stepscope.css"
 """Style sheet of every page and report, which joins the sheets in `SHEETS`."""
+FIRST_SHEETS = (
+    "core/colours", "core/page", "core/tables", "overview/findings", "crash/crash", "steps/strip", "memory/minis",
+    "report/report",
+)  # fmt: skip
+"""Sheets of every page and of the first page of a report, in the order of the cascade."""
 SHEETS = (
-    "core/colours", "core/page", "core/tables", "core/plot", "overview/findings", "crash/crash", "steps/steps",
-    "values/values", "memory/memory", "report/report", "records/views", "search/search", "ranks/ranks",
-    "judged/judged", "compare/compare",
+    *FIRST_SHEETS, "core/plot", "steps/steps", "values/values", "memory/memory", "records/views", "search/search",
+    "ranks/ranks", "judged/judged", "compare/compare",
 )  # fmt: skip
 """Sheets in the order of the cascade; pages that need other sheets link to them."""
 CLASSIC = ("theme", "start")
@@ -84,8 +89,9 @@ def modules_of(*roots: str) -> dict[str, str]:
     return dict(sorted(needed.items()))
 
 
-def compact_sheet(text: str) -> str:
-    """Return a style sheet without comments and without the space around rules and declarations."""
+def compact_sheets(names: Iterable[str]) -> str:
+    """Return style sheets as one, without comments and without the space around rules and declarations."""
+    text = "\n".join(content(f"css/{name}.css").decode() for name in names)
     return _AROUND.sub(r"\1", _COMMENT.sub("", text)).strip()
 
 

@@ -15,3 +15,9 @@ export function codeBlock(lines, { mark = null, prefix = "" } = {}) {
   });
   return h("pre", { class: "code", tabindex: "0" }, ...rows);
 }
+
+/** Returns a line of the wrapper of a graph in a report, which is one list of classes and texts in turn. */
+export function lineOfWrapper(flat, index) {
+  const pieces = Array.from({ length: flat.length / 2 }, (_, place) => flat.slice(2 * place, 2 * place + 2));
+  return [index + 1, pieces];
+}

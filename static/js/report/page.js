@@ -13,15 +13,21 @@ export function openReport(parts, data) {
     return pages.has(page) || packed.has(page);
   };
 
+  /** Appends a part of the report and returns it. The server escaped every text in it, like those of the first page. */
+  function append(html) {
+    const template = document.createElement("template");
+    template.innerHTML = html;
+    const part = template.content.firstElementChild;
+    document.getElementById("main").append(part);
+    return part;
+  }
+
   /** Returns the page at an address, which becomes a part of the document when it is first asked for. */
   function pageAt(address) {
     const html = packed.get(address);
     if (html !== undefined) {
-      const template = document.createElement("template");
-      template.innerHTML = html; // The server escaped every text in it, like those of the first page.
-      pages.set(address, template.content.firstElementChild);
       packed.delete(address);
-      document.getElementById("main").append(pages.get(address));
+      pages.set(address, append(html));
     }
     return pages.get(address) ?? pages.get("left out");
   }
@@ -44,6 +50,7 @@ export function openReport(parts, data) {
     if (!page.querySelector(".step-view")) reveal(page, route);
   }
 
+  data.terms.forEach(append);
   new MutationObserver(keepLiving).observe(document.body, { childList: true, subtree: true });
   addEventListener("hashchange", show);
   addEventListener("popstate", show);

@@ -1,4 +1,4 @@
-// Unpacks the scripts and the data of a report, and starts the scripts. It is no module, because it makes the import map.
+// Unpacks the scripts, the styles and the data of a report, and starts the scripts. It is no module, because it makes the import map.
 (async () => {
   async function unpack(name) {
     const text = atob(document.getElementById(name).textContent);
@@ -8,7 +8,8 @@
   }
 
   const reading = unpack("report-data");
-  const { modules, roots } = await unpack("report-scripts");
+  const { modules, roots, css } = await unpack("report-scripts");
+  document.head.append(Object.assign(document.createElement("style"), { textContent: css }));
   const address = (text) => `data:text/javascript;charset=utf-8,${encodeURIComponent(text)}`;
   const imports = Object.fromEntries(Object.entries(modules).map(([name, text]) => [name, address(text)]));
   document.head.append(Object.assign(document.createElement("script"), { type: "importmap", textContent: JSON.stringify({ imports }) }));

@@ -1,13 +1,16 @@
 // The launches in a report, which has one panel for the same launch of identical calls.
+import { lineOfWrapper } from "#js/core/code.js";
 
 /** Returns the panel of a launch, copied from the same launch of an identical call and adapted to this one. */
-export function launchOf({ panels, calls, values, deaths, judged }, timeline, id) {
+export function launchOf({ panels, calls, values, deaths, judged, wrappers }, timeline, id) {
   const [index, ids] = calls.find(([, ids]) => ids.includes(id)) ?? [];
   const panel = ids && panels[index][ids.indexOf(id)];
   const columns = timeline.launches;
   const at = columns.launch.indexOf(id);
   if (!panel || at < 0) return null;
-  const { launch: row, code_lines } = panel;
+  const { launch: row } = panel;
+  // Lines that the wrapper of the graph contains are only numbers here.
+  const code_lines = panel.code_lines.map(([number, pieces]) => (pieces ? [number, pieces] : lineOfWrapper(wrappers[row.graph.graph][number - 1], number - 1)));
   const described = panels[index].map((other) => other?.launch.launch);
   const start = timeline.window_start_ns + columns.start_ns[at];
   const duration = columns.duration_ns[at];

@@ -52,3 +52,14 @@ test("the verdict of the judge is that of the launch, not of the panel it shares
   assert.equal(launchOf({ ...data, judged }, timeline, 16).judged, "wrong");
   assert.equal(launchOf({ ...data, judged }, timeline, 14).judged, null);
 });
+
+test("lines that the wrapper contains are taken from it", () => {
+  const wrappers = { 7: [["k", "import", "", " torch"], ["", "mm(x)"]] };
+  const own = [null, [["", "…"]]];
+  const code_lines = [[2, null], own, [1, null]];
+  const [first, second] = panels[0];
+  const of = [[first, { ...second, launch: { ...second.launch, graph: { graph: 7 } }, code_lines }]];
+  const found = launchOf({ ...data, panels: of, wrappers }, timeline, 16);
+  assert.deepEqual(found.code_lines, [[2, [["", "mm(x)"]]], own, [1, [["k", "import"], ["", " torch"]]]]);
+  assert.equal(found.launch.code, "mm(x)\n…\nimport torch");
+});

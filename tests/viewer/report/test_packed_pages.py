@@ -64,6 +64,24 @@ def test_scripts_are_packed_whole(opened: Opened) -> None:
     assert "export function openReport" in held["modules"]["#js/report/page.js"]
 
 
+def test_the_lines_of_a_launch_are_those_of_its_wrapper(opened: Opened) -> None:
+    data = data_of(render_report(opened(overflow_log.recorded())))
+    shown = [page for of_call in data["panels"] for page in of_call if page["code_lines"]]
+    assert shown
+    for page in shown:
+        wrapper = data["wrappers"][str(page["launch"]["graph"]["graph"])]
+        assert all(line is not None or wrapper[number - 1] is not None for number, line in page["code_lines"])
+        assert any(line is None for _, line in page["code_lines"])
+
+
+def test_styles_of_packed_pages_are_packed(opened: Opened) -> None:
+    html = render_report(opened(synthetic.recorded()))
+    found = re.search(r'id="report-scripts">([^<]*)<', html)
+    assert found
+    packed = json.loads(gzip.decompress(base64.b64decode(found[1])))["css"]
+    assert (".timeline-box{" in html, ".timeline-box{" in packed, ".finding{" in html) == (False, True, True)
+
+
 def test_what_is_left_in_a_packed_page_is_found(opened: Opened) -> None:
     trace = opened(synthetic.recorded(argv=["/home/someone/hunter2_model.py"]))
     ticket = gather(trace, redact=True)

@@ -34,8 +34,8 @@ KEPT = 64
 _SHARED_SCOPE = ("call", "partition_")
 
 
-def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
-    """Return a launch, or None if there is none with that id."""
+def launch_detail(trace: Trace, launch: int, *, values: bool = True) -> LaunchDetail | None:
+    """Return a launch, without its values if `values` is false; None if there is none with that id."""
     found = sql.named(trace, _LAUNCH, [launch])
     if not found:
         return None
@@ -73,7 +73,9 @@ def launch_detail(trace: Trace, launch: int) -> LaunchDetail | None:
         config=config_of(trace, graph_id, site.kernel),
         code=part.text if part else None,
         code_first_line=part.first_line if part else None,
-        values=launch_values(trace, launch, call, site, functions, flow.launches[0]) if has_values(trace) else [],
+        values=launch_values(trace, launch, call, site, functions, flow.launches[0])
+        if values and has_values(trace)
+        else [],
         symbols=symbols,
     )
 

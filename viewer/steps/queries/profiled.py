@@ -18,7 +18,7 @@ _DURING = """
 
 def profiled_operators(trace: Trace, launch: LaunchDetail) -> list[ProfiledOperatorRow]:
     """Return the operators of a launch in their order, at most `MOST`; none if its step was not profiled."""
-    if launch.duration_ns is None:
+    if launch.duration_ns is None or not sql.has_rows(trace, "profiled_operators"):
         return []
     window = {"start": launch.start_ns, "end": launch.start_ns + launch.duration_ns, "most": MOST}
     rows = sql.rows(trace, _DURING, {"log": launch.log, "thread": launch.thread, **window})
