@@ -79,8 +79,8 @@ class Recorder(ContextDecorator):
         self._tap = structured_log.StructuredLogTap(self._on_structured, self.failed)
         self._hook: WrapperHook | None = None
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers), checks_of(self.config, self))
-        self._profiler = StepProfiler(self, self.config.profile, compat.profiler_is_on)
-        self._parts = self._plain, self._whole_calls, FailedCompiles(self), DataWaits(self), self._profiler
+        self.profiler = StepProfiler(self, self.config.profile, compat.profiler_is_on)
+        self._parts = self._plain, self._whole_calls, FailedCompiles(self), DataWaits(self), self.profiler
         self._optimizers = OptimizerSteps(self.write, self._on_optimizer)
         self._process_exit = ProcessExit(
             self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead
@@ -88,7 +88,7 @@ class Recorder(ContextDecorator):
         self._lock = threading.RLock()
         self.running: dict[int, GraphCall] = {}
         self._running = self._has_ended = False
-        self.cuda_graphs = CudaGraphCalls(self)
+        self.cuda_graphs = CudaGraphCalls(self, counts_nodes=self.config.profile is not None)
         self.saver = TensorSaver(tensors_folder(self._log.writer.target), self.config.save_quota_bytes)
         self._device_error: str | None = None
         self.judge = Judge(self.config, self, self.saver)
@@ -222,7 +222,7 @@ class Recorder(ContextDecorator):
     def enter(self, frame: object, phase: str | None) -> int:
         self._whole_calls.look()
         self._optimizers.gradients.look(phase)
-        return self._profiler.at_step(self._steps.on_call(frame, phase))
+        return self.profiler.at_step(self._steps.on_call(frame, phase))
 
     def finish(self, call: GraphCall) -> None:
         with self._lock:

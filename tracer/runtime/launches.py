@@ -24,6 +24,7 @@ from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls, ReplaySi
 from stepscope.tracer.runtime.device.times import EventTimer
 from stepscope.tracer.runtime.lifetimes.call_layouts import AssertSink, CallLayouts
 from stepscope.tracer.runtime.lifetimes.tracker import SPARSE, Tracker, close
+from stepscope.tracer.runtime.profiling import StepProfiler
 from stepscope.tracer.runtime.ticks import Tick, TickType
 from stepscope.tracer.runtime.values.reading import ReadPlan
 from stepscope.tracer.schema.gaps import Skipped
@@ -48,6 +49,7 @@ class CallSink(ReplaySink, AssertSink, Protocol):
     timer: EventTimer
     cuda_graphs: CudaGraphCalls
     judge: Judge
+    profiler: StepProfiler
 
     @property
     def lifetimes(self) -> Tracker | None:
@@ -144,7 +146,9 @@ class GraphHooks:
     def _prepare(self, call: GraphCall, reads: ReadPlan | None, parent: GraphCall | None) -> None:
         """Decide what is recorded of a call besides its launches."""
         if self._is_capturing is not None:
-            if call.state != "captured":
+            if call.state == "captured":
+                call.mark = self.sink.cuda_graphs.counter()
+            elif not self.sink.profiler.is_running:  # it would see the work that keeps the device busy
                 call.mark = self.sink.timer.wanted(call)
             flag = self.sink.marks.begin(call, self._device_index)
             if flag is not None:

@@ -1,7 +1,7 @@
-"""Runs PyTorch's profiler in chosen steps, and records the operators that it sees on the clock of the launches.
+"""Runs PyTorch's profiler in chosen steps, and records what it sees on the clock of the launches.
 
-Only the public interface of `torch.profiler` is used. Its clock is aligned by a range of its own whose begin and end
-are read on both clocks. Operators of the thread that runs the steps are recorded; what a device does is not."""
+Only the public interface of `torch.profiler` is used. Its clock is aligned by ranges of its own whose begin and end
+are read on both clocks. The operators of all threads and the work of devices are recorded."""
 
 from __future__ import annotations
 
@@ -11,18 +11,25 @@ from collections.abc import Callable, Iterable
 from time import perf_counter_ns
 from typing import Any, Protocol
 
+from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls
+from stepscope.tracer.runtime.profiled_work import device_events, device_work
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.profiles import ProfiledOperator
 
 MOST = 50_000
 """Maximum number of operators that are recorded."""
+MOST_WORK = 500_000
+"""Maximum number of pieces of work of devices that are recorded."""
 MOST_DEPTH = 3
-_CLOCK = "stepscope clock"
+_CLOCK, _MARKS = "stepscope clock", 5
 _WHAT = "operators of profiled steps"
+_WORK = "work of devices in profiled steps"
 
 
 class ProfileSink(Protocol):
     """The part of the recorder that is used here."""
+
+    cuda_graphs: CudaGraphCalls
 
     def write(self, record: Any) -> None: ...
     def skipped(self, record: Skipped) -> None: ...
@@ -38,7 +45,11 @@ class StepProfiler:
         self._profile: Any = None
         self._restore: list[Callable[[], None]] = []
         self._thread = 0
-        self._marked_ns = 0
+        self._began_ns = self._mark = self._marked_ns = 0
+
+    @property
+    def is_running(self) -> bool:
+        return self._profile is not None
 
     def attach(self) -> None:
         """Do nothing: the profiler starts with its first step."""
@@ -64,6 +75,7 @@ class StepProfiler:
             self._sink.guarded("profile", self._start)
 
     def _start(self) -> None:
+        import torch
         from torch.autograd import profiler
         from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -71,46 +83,57 @@ class StepProfiler:
         if self._is_on():
             self._sink.skipped(Skipped(_WHAT, "the program runs PyTorch's profiler itself"))
             return
-        found = profile(activities=[ProfilerActivity.CPU])
+        on_device = [ProfilerActivity.CUDA] if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+        found = profile(activities=[ProfilerActivity.CPU, *on_device])
         found.start()
-        for _ in range(2):  # the first range takes long
+        self._began_ns, self._sink.cuda_graphs.profiled = perf_counter_ns(), []
+        widths = []
+        for _ in range(_MARKS):  # the first range takes long, and another thread may run during one
             before = perf_counter_ns()
             with record_function(_CLOCK):
                 inside = perf_counter_ns()
-            self._marked_ns = (before + inside) // 2
+            widths.append((inside - before, before))
+        width, before = min(widths)
+        self._mark, self._marked_ns = widths.index((width, before)), before + width // 2
         self._profile, self._thread, self._steps = found, threading.get_native_id(), steps
         ways = (profile, "start"), (profiler.profile, "__enter__")
         self._restore = [_preceded(owner, name, self.detach) for owner, name in ways]
 
     def _finish(self) -> None:
         found, self._profile = self._profile, None
+        ended_ns, replays = perf_counter_ns(), self._sink.cuda_graphs.profiled or []
+        self._sink.cuda_graphs.profiled = None
         while self._restore:
             self._restore.pop()()
         if threading.get_native_id() != self._thread:
             self._sink.skipped(Skipped(_WHAT, "the recording was ended by another thread than that of these steps"))
             return
         found.stop()
-        self._record(found.events())
-
-    def _record(self, events: Iterable[Any]) -> None:
-        known = list(events)
-        marks = [event for event in known if event.name == _CLOCK]
-        if not marks:
-            self._sink.skipped(Skipped(_WHAT, "the profiler did not record the range that aligns its clock"))
+        events = list(found.events())
+        marks = sorted(float(event.time_range.start) for event in events if event.name == _CLOCK)
+        if len(marks) != _MARKS:
+            self._sink.skipped(Skipped(_WHAT, "the profiler did not record the ranges that align its clock"))
             return
-        mark = marks[-1]
-        operators = [(event, depth) for event in known if (depth := _depth(event)) is not None and depth <= MOST_DEPTH]
-        mine = [(event, depth) for event, depth in operators if event.thread == mark.thread]
-        mine.sort(key=lambda one: float(one[0].time_range.start))
-        for event, depth in mine[:MOST]:
-            start_ns = self._marked_ns + round((event.time_range.start - mark.time_range.start) * 1000)
+
+        def clock(at_us: float) -> int:
+            return self._marked_ns + round((at_us - marks[self._mark]) * 1000)
+
+        work = device_events(events)
+        for record in device_work(events, work[:MOST_WORK], replays, clock, self._began_ns, ended_ns):
+            self._sink.write(record)
+        if len(work) > MOST_WORK:
+            self._sink.skipped(Skipped(_WORK, f"{len(work) - MOST_WORK:,} kernels and copies were too many"))
+        self._record_operators(events, clock)
+
+    def _record_operators(self, events: Iterable[Any], clock: Callable[[float], int]) -> None:
+        operators = [(event, depth) for event in events if (depth := _depth(event)) is not None and depth <= MOST_DEPTH]
+        operators.sort(key=lambda one: float(one[0].time_range.start))
+        for event, depth in operators[:MOST]:
             duration_ns = round(event.time_range.elapsed_us() * 1000)
-            self._sink.write(ProfiledOperator(self._thread, start_ns, duration_ns, event.name, depth))
-        if len(mine) > MOST:
-            self._sink.skipped(Skipped(_WHAT, f"{len(mine) - MOST:,} were too many"))
-        if len(operators) > len(mine):
-            why = f"{len(operators) - len(mine):,} ran in other threads, whose numbers the profiler does not tell"
-            self._sink.skipped(Skipped(_WHAT, why))
+            thread, start_ns = event.device_resource_id, clock(event.time_range.start)
+            self._sink.write(ProfiledOperator(thread, start_ns, duration_ns, event.name, depth))
+        if len(operators) > MOST:
+            self._sink.skipped(Skipped(_WHAT, f"{len(operators) - MOST:,} were too many"))
 
 
 def _preceded(owner: Any, name: str, before: Callable[[], None]) -> Callable[[], None]:

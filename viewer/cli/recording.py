@@ -126,7 +126,8 @@ FOLDER = file_option(metavar="DIR", default="stepscope_trace", help="Write the l
 @click.option(
     "--profile",
     metavar="FIRST:STOP",
-    help="Run PyTorch's profiler in these steps, and show the operators that run in each launch. 5:8 is 5, 6 and 7.",
+    help="Run PyTorch's profiler in these steps, and show the operators and the kernels of each launch, the streams of "
+    "each device, and its idle time. 5:8 is 5, 6 and 7.",
 )
 @click.option("--check-recompute", is_flag=True, help="Check the memory figures of Inductor's reordering at each swap.")
 @click.option(

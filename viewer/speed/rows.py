@@ -125,3 +125,39 @@ class TypicalSteps:
     """Their start and end on the monotonic clock of the log."""
     times: dict[PartKind, list[int]]
     """Time (ns) of each of these steps, by kind of part; kinds without time are left out."""
+
+
+@dataclass(frozen=True)
+class DeviceTime:
+    """The time of one device for a step, as PyTorch's profiler saw it."""
+
+    device: int
+    start_ns: int
+    """The end of the work of the steps before, on the monotonic clock of the log."""
+    end_ns: int
+    """The end of the last work that the step enqueued."""
+    busy_ns: int
+    """Time from `start_ns` to `end_ns` in which at least one stream worked."""
+    work_ns: int
+    """Durations of all work that the step enqueued; more than the busy time if streams overlap."""
+    streams: int
+    kernels: int
+    collectives: int
+    copies: int
+    """Number of copies and fills."""
+    outside: int
+    """Number of kernels, collectives, copies and fills outside of recorded launches."""
+    outside_ns: int
+
+    @property
+    def duration_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+    @property
+    def idle_ns(self) -> int:
+        return max(0, self.duration_ns - self.busy_ns)
+
+    @property
+    def overlap_ns(self) -> int:
+        """Return the time by which streams that work at once shorten the step."""
+        return max(0, self.work_ns - self.busy_ns)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepscope.viewer.overview.rows import SEVERITY_SIGNS
-from stepscope.viewer.speed.queries.verdict import share_text
+from stepscope.viewer.speed.queries.verdict import device_text, share_text
 from stepscope.viewer.steps.marks import (
     InStep,
     curve_marks,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 AXIS_PX, SPAN_PX, CALL_PX, LAUNCH_PX, HEALTH_PX, GAP_PX, MINIMAP_PX, MEMORY_PX = 22, 16, 20, 34, 14, 6, 30, 64
+STREAM_PX = 26
 STRIP_HEIGHT = 40
 
 
@@ -47,6 +48,8 @@ def timeline_height(timeline: Timeline, has_memory: bool = False) -> int:
         height += GAP_PX + LAUNCH_PX + (CALL_PX * (1 + max(depths)) if depths else 0)
         height += HEALTH_PX if timeline.launches.health else 0
         height += HEALTH_PX if timeline.launches.verdict else 0
+    if timeline.streams:
+        height += GAP_PX + STREAM_PX * len(timeline.streams)
     return height + (MEMORY_PX + GAP_PX if has_memory else 0)
 
 
@@ -148,6 +151,7 @@ FILTERS = {
     "steps_strip": steps_strip,
     "overlay_choices": overlay_choices,
     "share_of": share_text,
+    "device_text": device_text,
     "step_marks": step_marks,
     "curve_marks": lambda findings, runs, log: curve_marks(findings, {run.log for run in runs}, log),
     "findings_by": findings_by,

@@ -15,15 +15,17 @@ from stepscope.viewer.memory.rows import LiveCurve
 from stepscope.viewer.overview.queries.overview import first_page
 from stepscope.viewer.overview.queries.runs import list_runs, list_steps, log_or_first
 from stepscope.viewer.overview.rows import RunRow, StepRow
+from stepscope.viewer.speed.queries.device_work import step_device_times
 from stepscope.viewer.speed.queries.splits import step_split
-from stepscope.viewer.speed.rows import StepSplit
+from stepscope.viewer.speed.rows import DeviceTime, StepSplit
 from stepscope.viewer.steps.marks import Mark, step_marks
 from stepscope.viewer.steps.queries import steps as steps_queries
 from stepscope.viewer.steps.queries.area import area_sums
+from stepscope.viewer.steps.queries.device_work import launch_work
 from stepscope.viewer.steps.queries.finding_launches import finding_places
 from stepscope.viewer.steps.queries.profiled import profiled_operators
 from stepscope.viewer.steps.queries.step_sources import StepSources, step_sources
-from stepscope.viewer.steps.rows import AreaSums, LaunchDetail, ProfiledOperatorRow, Timeline
+from stepscope.viewer.steps.rows import AreaSums, DeviceWorkRow, LaunchDetail, ProfiledOperatorRow, Timeline
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.highlight import Line, highlight
 from stepscope.viewer.values.queries.kernel_limits import LaunchLimit, launch_limit
@@ -63,6 +65,8 @@ class LaunchPage:
     """How near the launch came to the limit of its machine; None if that is unknown."""
     operators: list[ProfiledOperatorRow] = field(default_factory=list)
     """Operators that PyTorch's profiler saw during the launch; empty if its step was not profiled."""
+    work: list[DeviceWorkRow] = field(default_factory=list)
+    """Kernels, copies and fills of the launch that PyTorch's profiler saw; empty if its step was not profiled."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class StepPage:
     """Findings of this step, the worst first."""
     split: StepSplit | None
     """Where its time goes; None if it has no calls whose time is known."""
+    devices: list[DeviceTime]
+    """Time of each device that worked for it; empty if PyTorch's profiler did not see the step."""
 
 
 def steps_page(trace: Trace, request: Request) -> StepsPage:
@@ -106,7 +112,8 @@ def step_page(trace: Trace, request: Request) -> StepPage:
     live = part("The memory of the step", None, live_page, trace, timeline)
     marks = part("The findings of the step", [], _marks, trace, row)
     split = part("Where the time of the step goes", None, step_split, trace, row.log, row.step)
-    return StepPage(row, steps, timeline, shown, live, marks, split)
+    devices = part("The devices", [], step_device_times, trace, row.log, row.step)
+    return StepPage(row, steps, timeline, shown, live, marks, split, devices)
 
 
 def _marks(trace: Trace, row: StepRow) -> list[Mark]:
@@ -149,8 +156,9 @@ def launch_page_of(trace: Trace, launch: int, *, values: bool = True) -> LaunchP
     deaths = part("How processes died", {}, launch_deaths, trace)
     limit = part("The limit", None, launch_limit, trace, detail)
     operators = part("The operators", [], profiled_operators, trace, detail)
+    work = part("The work on devices", [], launch_work, trace, detail)
     code = part("The code", [], code_lines, detail)
-    return LaunchPage(detail, code, deaths.get(launch), judged, limit, operators)
+    return LaunchPage(detail, code, deaths.get(launch), judged, limit, operators, work)
 
 
 def code_lines(detail: LaunchDetail) -> list[tuple[int | None, Line]]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from stepscope.viewer.findings.crash.launch_deaths import launch_deaths
 from stepscope.viewer.judged.queries.verdicts import judged_launches
 from stepscope.viewer.report.contents import MOST_VALUES, Contents, chosen
+from stepscope.viewer.speed.queries.device_work import step_device_times
 from stepscope.viewer.speed.queries.splits import step_split
 from stepscope.viewer.steps.marks import curve_marks, step_marks
 from stepscope.viewer.steps.page import LaunchPage, launch_page_of
@@ -59,6 +60,12 @@ def collect(trace: Trace, contents: Contents) -> None:
         f"{row.log} {row.step}": part(f"The time of step {row.step}", None, step_split, trace, row.log, row.step)
         for row, _ in shown
     }
+    contents.shown["devices"] = {
+        f"{row.log} {row.step}": part(
+            f"The devices in step {row.step}", [], step_device_times, trace, row.log, row.step
+        )
+        for row, _ in shown
+    }
     contents.say_left_out(len(contents.overview.steps), len(shown), "steps")
 
 
@@ -83,9 +90,10 @@ def data(contents: Contents) -> dict[str, Any]:
 
 
 def _without_values(page: LaunchPage | None) -> LaunchPage | None:
-    """Return a panel without the parts that differ between calls: values, the verdict of the judge, and the role in a
-    death. Its code has coloured lines, too."""
-    return page and replace(page, launch=replace(page.launch, values=[], code=None), death=None, judged=None)
+    """Return a panel without the parts that differ between calls: values, the verdict of the judge, the role in a
+    death, and what the profiler saw. Its code has coloured lines, too."""
+    shown = page and replace(page, launch=replace(page.launch, values=[], code=None), death=None, judged=None)
+    return shown and replace(shown, operators=[], work=[])
 
 
 def _collect_panels(trace: Trace, contents: Contents, timelines: Iterable[Timeline]) -> None:

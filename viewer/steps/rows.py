@@ -55,6 +55,14 @@ class LaunchColumns:
 
 
 @dataclass(frozen=True)
+class StreamLane:
+    """A stream of a device, by the numbers that CUDA gives them."""
+
+    device: int
+    stream: int
+
+
+@dataclass(frozen=True)
 class Timeline:
     log: int
     step: int
@@ -69,6 +77,15 @@ class Timeline:
     sites: dict[int, dict[str, str]]
     """Site -> {kernel, kind} for all sites in `launches`."""
     total_launches: int
+    streams: list[StreamLane] = field(default_factory=list)
+    """The streams that PyTorch's profiler saw, in the order of their first work."""
+    work: LaunchColumns | None = None
+    """What ran on `streams` in the window, also for other steps; None if the step was not profiled.
+
+    `thread` is the index of the stream, `site` that of the name in `work_names`, and `launch` is -1 for work outside
+    of recorded launches."""
+    work_names: list[dict[str, str]] = field(default_factory=list)
+    """{kernel, kind} of the work: its name, and the kind of its launch, or what it is outside of launches."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +128,19 @@ class ProfiledOperatorRow:
     duration_ns: int
     depth: int
     """Number of operators of the launch that called it."""
+
+
+@dataclass(frozen=True)
+class DeviceWorkRow:
+    """A kernel, a copy or a fill that PyTorch's profiler saw on a device for a launch."""
+
+    name: str
+    kind: str
+    device: int
+    stream: int
+    start_ns: int
+    """Time after the start of the launch on the host."""
+    duration_ns: int
 
 
 @dataclass(frozen=True)

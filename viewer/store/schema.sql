@@ -176,6 +176,18 @@ CREATE TABLE profiled_operators (    -- what PyTorch's profiler saw in the steps
     name VARCHAR,
     depth BIGINT                     -- number of operators that called it
 );
+-- Kernels, copies and fills that PyTorch's profiler saw on devices in the steps of --profile.
+CREATE TABLE device_work (
+    log BIGINT, device BIGINT, stream BIGINT,
+    start_ns BIGINT, duration_ns BIGINT,      -- on the device
+    kind VARCHAR,                    -- kernel, copy, fill or collective
+    name VARCHAR,
+    thread BIGINT, enqueued_ns BIGINT,        -- on the host; NULL if it was enqueued before the profiler ran
+    step BIGINT,                     -- in which it was enqueued
+    call BIGINT, launch BIGINT       -- NULL outside of calls and launches
+);
+-- The steps all of whose calls PyTorch's profiler saw.
+CREATE TABLE profiled_steps (log BIGINT, step BIGINT);
 CREATE TABLE calls (
     call BIGINT, log BIGINT, local_call BIGINT, graph BIGINT, function VARCHAR, step BIGINT, thread BIGINT,
     parent BIGINT, depth BIGINT, start_ns BIGINT, duration_ns BIGINT, launches BIGINT, state VARCHAR

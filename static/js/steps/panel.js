@@ -11,7 +11,7 @@ import { byHealth } from "#js/steps/panel_order.js";
 const MOST_FIRST = 2;
 
 /** `context`: root (the prefix of paths), go(launch), close(). */
-export function launchPanel({ launch: row, code_lines: lines, death = null, judged = null, limit = null, operators = [] }, context) {
+export function launchPanel({ launch: row, code_lines: lines, death = null, judged = null, limit = null, operators = [], work = [] }, context) {
   const { site, graph } = row;
   const { bad, rest } = byHealth(site.arguments, row.values);
   const [first, others] = [bad.slice(0, MOST_FIRST), [...bad.slice(MOST_FIRST), ...rest]];
@@ -36,6 +36,7 @@ export function launchPanel({ launch: row, code_lines: lines, death = null, judg
     facts(row, limit, context),
     section("Model source", modelSource(site.stacks)),
     ...(bad.length && !left ? [] : [section(bad.length ? "Other arguments" : "Arguments", otherArguments(row, others, context), plural(left, "argument"))]),
+    ...(work.length ? [section("On the device", workTable(work), "seen by PyTorch's profiler; the start counts from that of the launch on the host")] : []),
     ...(operators.length ? [section("Operators", operatorTable(operators, row.duration_ns), "seen by PyTorch's profiler during this launch")] : []),
     section("FX nodes", fxNodes(site)),
     section("Generated code", generatedCode(row, lines, context), codePlace(row)),
@@ -117,6 +118,14 @@ function bytesOf({ read_bytes: read = null, written_bytes: written = null, durat
 function operatorTable(operators, whole) {
   const line = ({ name, duration_ns: ns, depth }) => h("tr", {}, h("td", { class: "mono" }, `${"\u2003".repeat(depth)}${name}`), h("td", { class: "num" }, formatNs(ns)), h("td", { class: "num" }, whole ? `${Math.round((100 * ns) / whole)} %` : "–"));
   return h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "operator"), h("th", { class: "num" }, "time"), h("th", { class: "num", title: "Part of the host time of the launch" }, "share"))), h("tbody", {}, ...operators.map(line)));
+}
+
+/** Returns the kernels, copies and fills that a launch ran on devices. */
+function workTable(work) {
+  const line = ({ name, device, stream, start_ns: start, duration_ns: ns }) =>
+    h("tr", {}, h("td", { class: "mono" }, name), h("td", { class: "num", title: `device ${device}` }, stream), h("td", { class: "num" }, formatNs(start)), h("td", { class: "num" }, formatNs(ns)));
+  const head = ["stream", "start", "time"].map((text) => h("th", { class: "num" }, text));
+  return h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "kernel"), ...head)), h("tbody", {}, ...work.map(line)));
 }
 
 /** Returns how near a launch came to what `stepscope measure` found for its machine. */

@@ -7,7 +7,7 @@ import { NAMES } from "#js/core/health.js";
 import { nameOf } from "#js/judged/badge.js";
 import { drawTimeline, timelineColours } from "#js/steps/timeline_draw.js";
 import { layout } from "#js/steps/timeline_lanes.js";
-import { launchLines, markLines, otherLines, spanLines } from "#js/steps/timeline_lines.js";
+import { launchLines, markLines, otherLines, spanLines, workLines } from "#js/steps/timeline_lines.js";
 import { LiveLane } from "#js/steps/timeline_live.js";
 import { intervalsOf, marksIn, missingWindow, prepare } from "#js/steps/timeline_model.js";
 
@@ -170,13 +170,14 @@ export class TimelineView extends AreaChart {
     return interval && { ...interval, lane };
   }
 
-  opens({ lane }) {
-    return ["launches", "health", "judge", "mark", "other"].includes(lane.kind);
+  opens({ lane, launch }) {
+    return ["launches", "health", "judge", "mark", "other"].includes(lane.kind) || (lane.kind === "stream" && launch >= 0);
   }
 
   lines(found) {
     const { kind } = found.lane;
     if (kind === "memory") return this.live.lines(found.ns);
+    if (kind === "stream") return workLines(found);
     if (kind === "mark") return markLines(found.marks);
     if (kind === "other") return otherLines(found, this.other, this.whole);
     const lines = this.opens(found) ? launchLines(found) : spanLines(found);

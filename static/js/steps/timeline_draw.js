@@ -17,7 +17,7 @@ export function timelineColours(element) {
 
 export function drawTimeline(ctx, picture) {
   drawChart(ctx, picture, stripsOf(picture.whole), (lane) => {
-    if (lane.kind === "launches") drawLaunches(ctx, picture, lane);
+    if (lane.kind === "launches" || lane.kind === "stream") drawLaunches(ctx, picture, lane);
     else if (lane.kind === "health") drawHealth(ctx, picture, lane);
     else if (lane.kind === "judge") drawVerdicts(ctx, picture, lane);
     else if (lane.kind === "memory") drawLive(ctx, picture, lane);
@@ -53,7 +53,7 @@ function drawLaunches(ctx, picture, lane) {
   for (const launch of inView(intervalsOf(data, lane), view)) {
     const { left, size } = barOf(launch, picture);
     ctx.globalAlpha = matches && !matches(launch.kernel) ? 0.15 : launch.count > 1 ? 0.7 : 1;
-    ctx.fillStyle = colours[`kind-${launch.kind}`];
+    ctx.fillStyle = colours[`kind-${launch.kind}`] ?? colours.span;
     if (launch.returned) {
       ctx.fillRect(left, lane.y + 1, size, lane.height - 2);
     } else {

@@ -1,7 +1,7 @@
 // The rows of the timeline from top to bottom, independent of the DOM.
 import { AXIS, GAP, MINIMAP, SPAN } from "#js/core/chart_model.js";
 
-export const CALL = 20, LAUNCH = 34, STRIP = 14, MEMORY = 64, OTHER = 22;
+export const CALL = 20, LAUNCH = 34, STRIP = 14, MEMORY = 64, OTHER = 22, STREAM = 26;
 
 /**
  * Returns the rows and their height. Rows with one `key` belong together, and `name` stands beside the first of them;
@@ -42,7 +42,11 @@ function sectionsOf(timeline, spans, calls, hasMemory, other) {
     ];
   });
   const others = (other?.threads ?? []).map((thread, index) => ({ key: `other${index}`, name: `step ${other.step}`, rows: [{ kind: "other", thread, height: OTHER }] }));
-  return [[compile], ...threads, others, [{ key: "memory", name: "memory", rows: hasMemory ? [{ kind: "memory", height: MEMORY }] : [] }]];
+  const devices = new Set((timeline.streams ?? []).map(({ device }) => device)).size;
+  const streams = (timeline.streams ?? []).map(({ device, stream }, index) => ({
+    key: `stream${index}`, name: devices > 1 ? `${device} stream ${stream}` : `stream ${stream}`, rows: [{ kind: "stream", thread: index, height: STREAM }],
+  }));
+  return [[compile], ...threads, streams, others, [{ key: "memory", name: "memory", rows: hasMemory ? [{ kind: "memory", height: MEMORY }] : [] }]];
 }
 
 /** Returns a row for each depth from the least one, or from `top`, to the greatest one. */

@@ -24,6 +24,13 @@ export function launchLines({ launch, kernel, kind, start, end, returned, timed,
   return [kernel, `launch ${launch} · ${kind} · ${time} · ${at}`];
 }
 
+/** Returns the lines about work of a device; its launch is -1 if no recorded launch enqueued it. */
+export function workLines({ launch, kernel, kind, start, end, count }) {
+  const time = `${formatNs(end - start)} · at ${formatNs(start)}`;
+  if (count > 1) return [`${count} pieces of work in ${time}`, `longest: ${kernel}; zoom in for the others`];
+  return [kernel, launch < 0 ? `${kind} · ${time}` : `launch ${launch} · ${kind} · ${time}`, ...(launch < 0 ? ["outside of recorded launches"] : [])];
+}
+
 export function spanLines({ item, start, end }) {
   const lines = [item.graph_label ?? item.name, item.duration_ns === null ? "time not recorded" : `${formatNs(end - start)} · at ${formatNs(start)}`];
   if (item.launches !== undefined) lines.push(`${item.function} · ${plural(item.launches, "launch")} · ${item.state}`);

@@ -13,19 +13,23 @@ export function prepare(timeline) {
   const offset = timeline.window_start_ns - origin;
   const end = timeline.end_ns - origin;
   const rows = new Map(timeline.threads.map((thread) => [thread, []]));
-  columns.launch.forEach((launch, index) => {
-    const start = offset + columns.start_ns[index];
-    const duration = columns.duration_ns[index];
-    const site = columns.site[index];
-    const { kernel, kind } = timeline.sites[site];
+  const add = (to, { launch: ids, site: sites, thread, start_ns: starts, duration_ns: durations, count, health, verdict }, nameOf) => ids.forEach((launch, index) => {
+    const start = offset + starts[index];
+    const duration = durations[index];
+    const site = sites[index];
+    const { kernel, kind } = nameOf[site];
     const [returned, timed] = [duration !== -1, duration >= 0];
-    rows.get(columns.thread[index])?.push({
-      launch, site, kernel, kind, start, returned, timed, count: columns.count[index],
+    to.get(thread[index])?.push({
+      launch, site, kernel, kind, start, returned, timed, count: count[index],
       end: timed ? start + duration : returned ? start + 1 : end,
-      health: HEALTH[columns.health?.[index]] ?? "not_recorded",
-      verdict: VERDICTS[columns.verdict?.[index]] ?? null,
+      health: HEALTH[health?.[index]] ?? "not_recorded",
+      verdict: VERDICTS[verdict?.[index]] ?? null,
     });
   });
+  const streams = new Map((timeline.streams ?? []).map((_, index) => [index, []]));
+  add(rows, columns, timeline.sites);
+  if (timeline.work) add(streams, timeline.work, timeline.work_names);
+  for (const row of streams.values()) row.sort(byStart);
   for (const row of rows.values()) row.sort(byStart);
   return {
     start: offset,
@@ -33,8 +37,9 @@ export function prepare(timeline) {
     spans: spans.sort(byStart),
     calls: calls.sort(byStart),
     launches: rows,
+    streams,
     untimed: isUntimed(timeline),
-    binned: columns.count.some((count) => count > 1),
+    binned: [columns, timeline.work].some((one) => one?.count.some((count) => count > 1)),
   };
 }
 
@@ -50,6 +55,7 @@ function interval(item, start, duration) {
 export function intervalsOf(data, lane) {
   if (lane.kind === "memory") return [];
   if (["launches", "health", "judge"].includes(lane.kind)) return data.launches.get(lane.thread) ?? [];
+  if (lane.kind === "stream") return data.streams.get(lane.thread) ?? [];
   if (lane.kind === "spans") return data.spans.filter(({ item }) => item.depth === lane.depth);
   return data.calls.filter(({ item }) => item.depth === lane.depth && item.thread === lane.thread);
 }
@@ -84,7 +90,7 @@ export function missingWindow(data, view, bounds) {
 }
 
 function hasBins(data, view) {
-  for (const row of data.launches.values()) {
+  for (const row of [...data.launches.values(), ...data.streams.values()]) {
     if (inView(row, view).some(({ count }) => count > 1)) return true;
   }
   return false;

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import "../page.mjs";
 import { AXIS, GAP, MINIMAP, SPAN } from "../../../static/js/core/chart_model.js";
-import { CALL, LAUNCH, OTHER, STRIP, layout } from "../../../static/js/steps/timeline_lanes.js";
+import { CALL, LAUNCH, OTHER, STREAM, STRIP, layout } from "../../../static/js/steps/timeline_lanes.js";
 import {
-  stripParts, kernelMatcher, launchesIn, marksIn, missingWindow, prepare,
+  intervalsOf, stripParts, kernelMatcher, launchesIn, marksIn, missingWindow, prepare,
 } from "../../../static/js/steps/timeline_model.js";
 import { VERDICTS } from "../../../static/js/judged/badge.js";
 
@@ -29,6 +29,26 @@ test("lanes stand below each other and add up", () => {
   assert.deepEqual(lanes.map(({ kind }) => kind), ["spans", "spans", "calls", "launches", "launches"]);
   assert.equal(height, AXIS + MINIMAP + GAP + 2 * SPAN + GAP + CALL + LAUNCH + GAP + LAUNCH + GAP);
   lanes.slice(1).forEach((lane, index) => assert.ok(lane.y >= lanes[index].y + lanes[index].height));
+});
+
+test("streams of a profiled step have lanes below the threads, in their order", () => {
+  const plain = timeline();
+  const work = { launch: [11, -1, 10], site: [0, 1, 0], thread: [0, 0, 1], start_ns: [3_000, 2_500, 2_600], duration_ns: [100, 50, 900], count: [1, 1, 1] };
+  const profiled = {
+    ...plain, work, work_names: [{ kernel: "mm", kind: "extern" }, { kernel: "Memset (Device)", kind: "fill" }],
+    streams: [{ device: 0, stream: 7 }, { device: 0, stream: 13 }],
+  };
+  const { lanes, height } = layout(profiled);
+  assert.deepEqual(lanes.slice(-2).map(({ kind, name, thread }) => [kind, name, thread]), [["stream", "stream 7", 0], ["stream", "stream 13", 1]]);
+  assert.equal(height, layout(plain).height + 2 * STREAM + GAP);
+  const data = prepare(profiled);
+  const of = (thread) => intervalsOf(data, { kind: "stream", thread }).map(({ launch, kernel, start, end }) => [launch, kernel, start, end]);
+  assert.deepEqual(of(0), [[-1, "Memset (Device)", 2_500, 2_550], [11, "mm", 3_000, 3_100]]);
+  assert.deepEqual(of(1), [[10, "mm", 2_600, 3_500]]);
+  assert.equal(data.binned, false);
+  assert.equal(prepare({ ...profiled, work: { ...work, count: [1, 1, 4] } }).binned, true);
+  const two = layout({ ...profiled, streams: [{ device: 0, stream: 7 }, { device: 1, stream: 7 }] });
+  assert.deepEqual(two.lanes.slice(-2).map(({ name }) => name), ["0 stream 7", "1 stream 7"]);
 });
 
 test("spans out of view take no room, and pinned rows come first", () => {

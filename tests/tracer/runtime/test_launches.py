@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import FrameType
+from typing import Any, cast
 
 import torch
 
@@ -20,6 +21,7 @@ from stepscope.tracer.runtime.device.times import EventTimer
 from stepscope.tracer.runtime.launches import GraphHooks
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
 from stepscope.tracer.runtime.outbox import to_batch
+from stepscope.tracer.runtime.profiling import StepProfiler
 from stepscope.tracer.runtime.values.save import TensorSaver
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.graphs import Argument, Graph, LaunchSite
@@ -44,6 +46,7 @@ class Sink:
         self.calls.append(call)
 
     timer = EventTimer()
+    profiler = StepProfiler(cast(Any, None), None, lambda: False)
     ring = LaunchRing(lambda: None, lambda why: None)
     marks = DeviceMarks(ring, lambda why: None)
     lifetimes: Tracker | None = None

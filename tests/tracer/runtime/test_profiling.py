@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from time import perf_counter_ns
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ class Sink:
         self.operators: list[ProfiledOperator] = []
         self.gaps: list[Skipped] = []
         self.failures: list[Exception] = []
+        self.cuda_graphs: Any = SimpleNamespace(profiled=None)
 
     def write(self, record: Any) -> None:
         self.operators.append(record)

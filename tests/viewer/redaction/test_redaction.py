@@ -29,7 +29,7 @@ from stepscope.viewer.redaction import own_words, proofs, rules
 from stepscope.viewer.redaction.redactor import Redactor
 from stepscope.viewer.report.contents import Contents
 from stepscope.viewer.report.ticket import collect
-from stepscope.viewer.speed.rows import StepSplit
+from stepscope.viewer.speed.rows import DeviceTime, StepSplit
 from stepscope.viewer.steps.page import LaunchPage
 from stepscope.viewer.steps.queries.finding_launches import Place
 from stepscope.viewer.steps.rows import Timeline
@@ -83,6 +83,7 @@ SHOWN: dict[str, Any] = {
     "problems": ProblemsPage,
     "steps": list[tuple[StepRow, Timeline]],
     "splits": dict[str, StepSplit],
+    "devices": dict[str, list[DeviceTime]],
     "places": dict[int, Place],
     "panels": list[list[LaunchPage | None]],
     "calls": list[tuple[int, list[int]]],

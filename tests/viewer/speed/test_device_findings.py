@@ -10,6 +10,7 @@ import pytest
 from stepscope.tracer.schema.graphs import LaunchSite
 from stepscope.tracer.schema.launches import Calls, DeviceTimes, Launches, TensorMeta, Tensors
 from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.profiles import DeviceWork
 from stepscope.tracer.schema.steps import StepMarks
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.store.trace import Trace
@@ -20,8 +21,16 @@ Open = Callable[[LogBuilder | bytes], Trace]
 MS = 1_000_000
 
 
-def on_gpu(precision: str | None, host_us: int, device_us: tuple[int, int], capabilities: Any = ("9.0",)) -> LogBuilder:
-    """Ten steps with a matrix product and a Triton kernel; launching each of them takes `host_us`."""
+def on_gpu(
+    precision: str | None,
+    host_us: int,
+    device_us: tuple[int, int],
+    capabilities: Any = ("9.0",),
+    profiled_us: int | None = None,
+) -> LogBuilder:
+    """Ten steps with a matrix product and a Triton kernel; launching each of them takes `host_us`.
+
+    The profiler saw a kernel of `profiled_us` in step 5, and one of half its duration on another stream."""
     sites = [
         LaunchSite(
             0, "call", 20, "extern_kernels.mm", "extern", [argument("arg0_1", "in"), argument("buf0", "out")], []
@@ -42,6 +51,12 @@ def on_gpu(precision: str | None, host_us: int, device_us: tuple[int, int], capa
         log.record(StepMarks(["optimizer"], [0], ["SGD"], [1], [start + 10 * MS]))
         if step in (2, 8):
             log.record(DeviceTimes([step, step], [0, 1], [1000 * us for us in device_us], "events"))
+    if profiled_us is not None:
+        at, ns = MONOTONIC_NS + 50 * MS, 1000 * profiled_us
+        log.record(
+            DeviceWork(at, at + 10 * MS, ["eager"], [0, 0], [0, 0], [7, 13], [at, at], [ns, ns // 2], [1, 1],
+                       [at + 7 * MS] * 2, [None, None], [-1, -1])
+        )  # fmt: skip
     return log.record(End("exit", MONOTONIC_NS + 100 * MS))
 
 
@@ -66,3 +81,10 @@ def test_a_host_that_cannot_keep_up_is_named(opened: Open) -> None:
     assert finding.title.startswith("Host-bound: the device is idle 90 % of a step (10.0 ms)")
     assert "host_bound" not in kinds(opened(on_gpu("high", 4000, (4000, 4000))))
     assert "host_bound" not in kinds(opened(on_gpu("high", 500, (500, 500))))
+
+
+def test_work_that_the_profiler_saw_counts_instead_of_measured_calls(opened: Open) -> None:
+    finding = kinds(opened(on_gpu("high", 4000, (4000, 4000), profiled_us=2000)))["host_bound"]
+    assert finding.title.startswith("Host-bound: the device is idle 80 % of a step (10.0 ms)")
+    assert finding.title.endswith("and running them 2.00 ms")
+    assert "host_bound" not in kinds(opened(on_gpu("high", 4000, (500, 500), profiled_us=7000)))

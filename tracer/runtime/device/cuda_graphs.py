@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from stepscope.tracer.log.launch_ring import LaunchRing
 from stepscope.tracer.runtime.calls import GraphCall, running_call
+from stepscope.tracer.runtime.device.captured_nodes import NodeCounter, ReplayedWork, seen_before
 from stepscope.tracer.runtime.device.marks import DeviceMarks, GraphSlot
 from stepscope.tracer.runtime.device.replays import Replays
 from stepscope.tracer.runtime.device.times import between_readings
@@ -50,6 +51,8 @@ class _CapturedCall:
     chosen: _ChosenRows
     slot: GraphSlot | None
     """Slot in which replays count the launches that they have finished."""
+    counts: Sequence[int]
+    """Number of nodes before and after each launch; empty if they were not counted."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,12 @@ class ReplaySink(Protocol):
 class CudaGraphCalls:
     """The captured calls of each CUDA graph of a process."""
 
-    def __init__(self, sink: ReplaySink) -> None:
-        self._sink = sink
+    def __init__(self, sink: ReplaySink, counts_nodes: bool = False) -> None:
+        self._sink, self._counts_nodes = sink, counts_nodes
+        self.profiled: list[ReplayedWork] | None = None
+        """Replays since PyTorch's profiler was started; None while it does not run."""
+        self._seen_before: dict[int, list[int]] = {}
+        """Result of `captured_nodes.seen_before` for each graph."""
         self._replaying: dict[tuple[int, int], list[tuple[_CapturedCall, GraphCall]]] = {}
         """Replays that are being submitted, by thread and graph."""
         self._by_graph: dict[int, list[_CapturedCall]] = {}
@@ -103,6 +110,10 @@ class CudaGraphCalls:
         self._replays.detach()
         self._by_graph.clear()
 
+    def counter(self) -> NodeCounter | None:
+        """Return the function to call before and after each launch of a captured call, or None."""
+        return NodeCounter() if self._counts_nodes else None
+
     def add(self, call: GraphCall, enter: Callable[[], int], plan: Callable[[], ReadPlan | None]) -> bool:
         """Add a captured call that has ended; return False if the begin of the capture was not seen."""
         graph = self._replays.current()
@@ -118,7 +129,8 @@ class CudaGraphCalls:
         now, read_at = plan(), [at for _, at in readings]
         chosen = _ChosenRows(now, RowGroup(rows) if rows else None, None)
         slot = call.flag if isinstance(call.flag, GraphSlot) else None
-        captured = _CapturedCall(call, enter, plan, call.rows[0::3], rows, blocks, read_at, now, chosen, slot)
+        counts = call.mark.counts if isinstance(call.mark, NodeCounter) else []
+        captured = _CapturedCall(call, enter, plan, call.rows[0::3], rows, blocks, read_at, now, chosen, slot, counts)
         with self._lock:
             if id(graph) not in self._by_graph:
                 self._by_graph[id(graph)] = []
@@ -134,6 +146,8 @@ class CudaGraphCalls:
         """Send earlier readings to the host, which is not possible during a capture."""
         if begins:
             flush_devices()
+        elif self._counts_nodes and id(graph) in self._by_graph:
+            self._seen_before[id(graph)] = seen_before()
 
     def _on_reset(self, graph: Any) -> None:
         self._forget(id(graph))
@@ -143,6 +157,7 @@ class CudaGraphCalls:
     def _forget(self, number: int) -> None:
         # No lock: the garbage collector calls this, perhaps in a thread that has acquired it.
         gone = self._by_graph.pop(number, None) or []
+        self._seen_before.pop(number, None)
         self._sink.marks.give_back(one.slot.slot for one in gone if one.slot is not None)
 
     def _on_replay(self, graph: Any, begins: bool) -> None:
@@ -180,6 +195,10 @@ class CudaGraphCalls:
 
     def _end_replay(self, graph: Any, begun: Sequence[tuple[_CapturedCall, GraphCall]]) -> None:
         end_ns = perf_counter_ns()
+        if self.profiled is not None and begun:
+            first, seen = begun[0][1], self._seen_before.get(id(graph), [])
+            calls = [(call.number, one.counts) for one, call in begun]
+            self.profiled.append(ReplayedWork(first.thread, first.start_ns, end_ns, seen, calls))
         snapshots: Sequence[Snapshot] | None = None
         for one, call in begun:
             call.end_ns = end_ns

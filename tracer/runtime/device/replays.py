@@ -26,7 +26,7 @@ class Replays:
         """Create the observer; the methods are wrapped by `attach`.
 
         `on_replay(graph, begins)` is called before and after a replay is submitted, in its thread and stream;
-        `on_capture(graph, begins)` before a capture begins and after it has ended; `on_reset(graph)` before a reset.
+        `on_capture(graph, begins)` before a capture begins and before it ends; `on_reset(graph)` before a reset.
         """
         self._on_replay, self._on_capture, self._on_reset = on_replay, on_capture, on_reset
         self._original: dict[str, Any] = {}
@@ -100,10 +100,9 @@ class Replays:
 
     def _capture_end(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def capture_end(graph: Any, *args: Any, **kwargs: Any) -> Any:
-            self._forget(graph)
-            result = method(graph, *args, **kwargs)
             self._tell(self._on_capture, graph, False)
-            return result
+            self._forget(graph)
+            return method(graph, *args, **kwargs)
 
         return capture_end
 

@@ -12,6 +12,8 @@ from stepscope.tracer.schema.ring_format import UNFINISHED
 from stepscope.viewer.ingest.columns import Column, Ints, as_column
 from stepscope.viewer.ingest.long_columns import MappedInts, room_for
 from stepscope.viewer.ingest.recorder.device_times import DeviceTimeColumns
+from stepscope.viewer.ingest.recorder.device_work import DeviceWorkBatches
+from stepscope.viewer.ingest.recorder.device_work_columns import JoinedWork, add_profiled_steps, joined_work
 from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, function_name
 from stepscope.viewer.ingest.recorder.launch_order import sorted_parts
 from stepscope.viewer.ingest.recorder.launch_places import LaunchPlaces, SiteIds
@@ -32,6 +34,7 @@ def add_launches(
     graph_id: Callable[[int], int],
     site_id: Callable[[int, int], int],
     times: DeviceTimeColumns,
+    work: DeviceWorkBatches,
 ) -> tuple[LaunchPlaces | None, int]:
     """Add the steps of one log, and its calls and launches sorted by step and start.
 
@@ -47,7 +50,12 @@ def add_launches(
         ids = rank + rows.new_id("calls", count)
         columns = _call_columns(batches, log, calls, ids, functions, graph_id)
         rows.add_columns("calls", {name: column[order] for name, column in columns.items()})
-        places, lost = _add_launches(batches, rows, log, calls, ids, site_id, times)
+        places = _places(batches, calls, ids, site_id)
+        joined = joined_work(work, places, calls["thread"], batches.states) if len(work) else None
+        lost = _add_launches(places, rows, log, calls, times, joined)
+        if joined is not None:
+            joined.add_rows(places, steps, rows, log)
+            add_profiled_steps(work, places, rows, log)
     _add_steps(rows, log, steps, calls)
     return places, lost
 
@@ -75,17 +83,11 @@ def _call_columns(
     }  # fmt: skip
 
 
-def _add_launches(
-    batches: LaunchBatches,
-    rows: IndexRows,
-    log: int,
-    calls: dict[str, Ints],
-    call_ids: Ints,
-    site_id: Callable[[int, int], int],
-    times: DeviceTimeColumns,
-) -> tuple[LaunchPlaces, int]:
+def _places(
+    batches: LaunchBatches, calls: dict[str, Ints], call_ids: Ints, site_id: Callable[[int, int], int]
+) -> LaunchPlaces:
     sites, starts, ends = (column.ints() for column in batches.launches.values())
-    places = LaunchPlaces(
+    return LaunchPlaces(
         position={number: i for i, number in enumerate(calls["call"].tolist())},
         graph=calls["graph"],
         first=np.cumsum(calls["launches"]) - calls["launches"],
@@ -102,13 +104,24 @@ def _add_launches(
         ids=room_for(len(sites.values)),
         site_ids=SiteIds(site_id),
     )
-    device, lost = _device_times(places, times)
+
+
+def _add_launches(
+    places: LaunchPlaces,
+    rows: IndexRows,
+    log: int,
+    calls: dict[str, Ints],
+    times: DeviceTimeColumns,
+    work: JoinedWork | None,
+) -> int:
+    """Add the launches; return the number of device `times` that belong to none."""
+    device, lost = _device_times(places, times, work)
 
     def columns(kept: Kept) -> dict[str, Column]:
         part = kept()
-        of, start_ns, end_ns = places.owner(part), starts.values[part], ends.values[part]
+        of, start_ns, end_ns = places.owner(part), places.starts.values[part], places.ends.values[part]
         found: dict[str, Column] = {
-            "launch": places.launch_id[part], "log": np.full(len(part), log), "call": call_ids[of],
+            "launch": places.launch_id[part], "log": np.full(len(part), log), "call": places.call_id[of],
             "site": places.site(part, of), "step": calls["step"][of], "thread": calls["thread"][of],
             "start_ns": start_ns, "duration_ns": np.ma.array(end_ns - start_ns, mask=end_ns < 0),
             "returned": end_ns != NOT_RETURNED,
@@ -120,13 +133,13 @@ def _add_launches(
             device.let_go()
         return found
 
-    first_id, spill = rows.new_id("launches", len(sites.values)), Spill()
+    first_id, spill = rows.new_id("launches", len(places.sites.values)), Spill()
     for part in sorted_parts(places.first, places.count, calls["step"], _earliest(places), places.launch_start_ns):
         places.launch_id[part] = np.arange(first_id, first_id + len(part))
         first_id += len(part)
         rows.add_later("launches", len(part), partial(columns, spill.keep(part)))
         places.let_go()
-    return places, lost
+    return lost
 
 
 def _earliest(places: LaunchPlaces) -> Ints:
@@ -142,9 +155,13 @@ def _earliest(places: LaunchPlaces) -> Ints:
     return found
 
 
-def _device_times(places: LaunchPlaces, times: DeviceTimeColumns) -> tuple[MappedInts | None, int]:
-    """Return the device time of each launch, -1 if it was not measured, and the number of times without a launch."""
-    if not len(times):
+def _device_times(
+    places: LaunchPlaces, times: DeviceTimeColumns, work: JoinedWork | None
+) -> tuple[MappedInts | None, int]:
+    """Return the device time of each launch, -1 if it was not measured, and the number of times without a launch.
+
+    What the profiler saw is more exact than other times, which include gaps around the work."""
+    if not len(times) and work is None:
         return None, 0
     device, lost = room_for(len(places.launch_id)), 0
     for part in places.ranges():
@@ -156,6 +173,9 @@ def _device_times(places: LaunchPlaces, times: DeviceTimeColumns) -> tuple[Mappe
         device.values[places.first[call[fits]] + launch[fits]] = duration[fits]
         lost += int((~fits).sum())
         device.let_go()
+    if work is not None:
+        launches, sums = work.durations()
+        device.values[launches] = sums
     return device, lost
 
 

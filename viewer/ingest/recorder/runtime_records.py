@@ -22,6 +22,7 @@ from stepscope.tracer.schema.memory import (
     SchedulerMemory,
 )
 from stepscope.tracer.schema.process_ends import End, Overhead, ProcessEnd
+from stepscope.tracer.schema.profiles import DeviceWork
 from stepscope.tracer.schema.record import Record, to_payload
 from stepscope.tracer.schema.records import RECORD_TYPES, Run
 from stepscope.tracer.schema.scalars import CallSymbols
@@ -33,6 +34,7 @@ from stepscope.viewer.ingest.decode import BadPayload, decode
 from stepscope.viewer.ingest.lenient_json import dumps, loads
 from stepscope.viewer.ingest.reader import LogRecord
 from stepscope.viewer.ingest.record_headers import ids_of
+from stepscope.viewer.ingest.recorder.device_work import DeviceWorkBatches
 from stepscope.viewer.ingest.recorder.graph_rows import GraphRows
 from stepscope.viewer.ingest.recorder.launch_batches import (
     EndedStep,
@@ -89,6 +91,7 @@ class RuntimeRecords:
         self.batches = LaunchBatches()
         self.symbols = SymbolBatches()
         self.values = ValueRecords(damage)
+        self.work = DeviceWorkBatches()
         self.memory = MemoryBatches(damage)
         self.not_recorded: Counter[tuple[str, str, int | None]] = Counter()
 
@@ -158,6 +161,8 @@ class RuntimeRecords:
                 self.batches.add(value)
             case CallSymbols():
                 self.symbols.take(value)
+            case DeviceWork():
+                self.work.add(value)
             case DeviceTimes() | ValueLayout() | Values() | SavedTensor():
                 self.values.take(value, record.place)
             case SchedulerMemory() | LifetimeLayout() | Lifetimes() | Growth():
@@ -231,7 +236,7 @@ class RuntimeRecords:
             functions = {number: graph.functions for number, graph in graphs.graphs.items()}
             places, lost = add_launches(
                 self.batches, self.rows, self.log, self.steps, functions, graphs.graph_id, graphs.site_id,
-                self.values.device_times,
+                self.values.device_times, self.work,
             )  # fmt: skip
         if lost:
             text = f"{lost:,} times on the device of launches that are not in the log"

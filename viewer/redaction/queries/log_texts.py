@@ -25,7 +25,7 @@ _COLUMNS = {
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
         "arguments.parameter", "steps.optimizers", "uncaught_exceptions.type", "raised_calls.type",
         "failed_nodes.type", "failed_nodes.node", "failed_nodes.target", "scalars.name",
-        "profiled_operators.name", "optimizer_steps.name", "call_sites.function",
+        "profiled_operators.name", "device_work.name", "optimizer_steps.name", "call_sites.function",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
     "environment": ("process_ends.environment",),

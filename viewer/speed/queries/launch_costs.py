@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.speed.queries.device_work import profiled_busy_ns
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -94,10 +95,17 @@ def short_launches(trace: Trace, steps: StepsOfLogs, short_ns: int) -> dict[int,
 
 
 def device_time(trace: Trace, steps: StepsOfLogs) -> dict[int, int]:
-    """Return the time on the device of all launches of these steps together, from the calls of the same functions that
-    were measured, by log. Logs of which some function was not measured are left out."""
-    found = (row for asked in _portions(steps) for row in sql.rows(trace, _DEVICE, _within(asked)))
-    return {log: total for log, total, unmeasured, unknown in found if not (unmeasured or unknown)}
+    """Return the time in which the devices work in these steps together, by log.
+
+    If PyTorch's profiler saw such steps, this is the time of all their work. Else it is that of their launches, from
+    the calls of the same functions that were measured; logs of which some function was not measured are left out."""
+    times: dict[int, int] = {}
+    for asked in _portions(steps):
+        found = sql.rows(trace, _DEVICE, _within(asked))
+        times |= {log: total for log, total, unmeasured, unknown in found if not (unmeasured or unknown)}
+        busy = profiled_busy_ns(trace, asked["logs"], asked["steps"])
+        times |= {log: each * len(steps[log]) for log, each in busy.items()}
+    return times
 
 
 def layout_copies(trace: Trace, steps: StepsOfLogs) -> dict[int, list[SiteCost]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepscope.viewer.speed.rows import Part, RunSplit, StepSplit
-from stepscope.viewer.text.formats import format_ns
+from stepscope.viewer.speed.rows import DeviceTime, Part, RunSplit, StepSplit
+from stepscope.viewer.text.formats import format_ns, plural
 
 MOSTLY_COMPILING = 0.5
 """Share of the time of a run from which its verdict is about compilation."""
@@ -30,6 +30,25 @@ def run_verdict(run: RunSplit) -> str | None:
         is_quiet = all(part.kind != "compile" for part in run.parts)
         return f"Compilation took {took}." + (f" {rest}" if rest and is_quiet else "")
     return _largest(run.parts, run.typical_ns, "a step")
+
+
+def device_text(time: DeviceTime) -> str:
+    """Return how long a device worked for a step, and for what."""
+    idle, whole = share_text(time.idle_ns, time.duration_ns), format_ns(time.duration_ns)
+    counted = [
+        plural(count, what) for count, what in ((time.kernels, "kernel"), (time.collectives, "collective")) if count
+    ]
+    copies = ["1 copy or fill" if time.copies == 1 else f"{time.copies:,} copies and fills"] if time.copies else []
+    work = ", ".join(counted + copies)
+    streams = plural(time.streams, "stream")
+    overlap = f" that overlap by {format_ns(time.overlap_ns)}" if time.streams > 1 and time.overlap_ns else ""
+    text = (
+        f"Device {time.device} is idle {idle} of its time for this step ({format_ns(time.idle_ns)} of {whole}):"
+        f" {work} on {streams}{overlap} take {format_ns(time.work_ns)}."
+    )
+    if time.outside:
+        text += f" {time.outside:,} of them ({format_ns(time.outside_ns)}) are outside of recorded launches."
+    return text
 
 
 def _largest(parts: Sequence[Part], whole_ns: int, what: str) -> str | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 KEPT_BYTES = 96 << 20
 """Maximum size of the launches that an open trace keeps in memory: about 32 bytes for each."""
-_UNKNOWN = 127
+UNKNOWN = 127
 """Health of a launch without values, and verdict on a launch that was not judged."""
 _LAUNCHES = """
     SELECT launch, site::INTEGER AS site, thread, start_ns - $origin AS since_ns,
@@ -72,7 +72,7 @@ class StepLaunches:
             np.concatenate(parts) for parts in zip(*rows, strict=True)
         )
         order = np.lexsort((launch, since, thread))
-        known = [np.where(classified == _UNKNOWN, -1, classified) for classified in classes]
+        known = [np.where(classified == UNKNOWN, -1, classified) for classified in classes]
         found = (launch, site, self.threads[thread], since, lasts, count, *known)
         return LaunchColumns(*(column[order].tolist() for column in found))
 
@@ -120,10 +120,10 @@ def _read(trace: Trace, row: StepRow) -> StepLaunches:
     threads, thread = np.unique(found["thread"], return_inverse=True)
     order = np.lexsort((found["launch"], found["since_ns"], thread))
     launch = found["launch"][order]
-    health = np.full(len(launch), _UNKNOWN, np.int8)
+    health = np.full(len(launch), UNKNOWN, np.int8)
     if len(launch) and sql.has_rows(trace, "value_rows"):
         _worst(health, launch, sql.columns(trace, _HEALTH, place))
-    verdict = np.full(len(launch), _UNKNOWN, np.int8)
+    verdict = np.full(len(launch), UNKNOWN, np.int8)
     judged = [one for one in judged_launches(trace, row.log, row.step) if one.launch is not None]
     if len(launch) and judged:
         classes = np.array([VERDICTS.index(one.verdict) for one in judged], np.int8)

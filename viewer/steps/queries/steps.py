@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from stepscope.viewer.graphs.queries.graphs import graph_label
 from stepscope.viewer.graphs.queries.subgraph_calls import subgraph_calls_in_step
 from stepscope.viewer.judged.queries.verdicts import judged_launches
 from stepscope.viewer.overview.queries.runs import step_row
 from stepscope.viewer.overview.rows import StepRow
+from stepscope.viewer.steps.queries.device_work import step_work, work_end_ns
 from stepscope.viewer.steps.queries.step_launches import step_launches
-from stepscope.viewer.steps.rows import CallRow, Span, Timeline
+from stepscope.viewer.steps.rows import CallRow, LaunchColumns, Span, Timeline
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.values import has_values
@@ -52,6 +54,7 @@ def timeline(
     stop, width = max(stop, start), max(width, 1)
     window = {"log": log, "start": start, "stop": stop}
     columns = step_launches(trace, row).window(start - row.start_ns, stop - row.start_ns, width)
+    work = step_work(trace, row, step_end_ns)
     if not has_values(trace):
         columns.health.clear()
     if not judged_launches(trace, log, step):
@@ -78,20 +81,29 @@ def timeline(
         launches=columns,
         sites=_sites(trace, set(columns.site)),
         total_launches=row.launch_rows,
+        streams=work.streams if work is not None else [],
+        work=_without_classes(work.work.window(start - row.start_ns, stop - row.start_ns, width)) if work else None,
+        work_names=work.names if work is not None else [],
     )
 
 
+def _without_classes(columns: LaunchColumns) -> LaunchColumns:
+    """Return the columns of work, which has no values and no verdicts."""
+    return replace(columns, health=[], verdict=[])
+
+
 def _end_of(trace: Trace, step: StepRow) -> int:
-    """Return the end of a step, or the last known time in it if it never ended."""
+    """Return the end of a step and of its work on devices, or the last known time in it if it never ended."""
+    worked = work_end_ns(trace, step.log, step.step) if sql.has_rows(trace, "profiled_steps") else None
     if step.end_ns is not None:
-        return step.end_ns
+        return max(step.end_ns, worked or 0)
     last = sql.number(
         trace,
         "SELECT greatest((SELECT max(start_ns + duration_ns) FROM calls WHERE log = $1 AND step = $2),"
         " (SELECT max(start_ns + coalesce(duration_ns, returned::INT)) FROM launches WHERE log = $1 AND step = $2))",
         [step.log, step.step],
     )
-    return max(step.start_ns, last or 0)
+    return max(step.start_ns, last or 0, worked or 0)
 
 
 def _threads(trace: Trace, log: int, step: int) -> list[int]:

@@ -22,8 +22,13 @@ from stepscope.viewer.values.queries.spreads import ArgumentSpreads, argument_sp
 from stepscope.viewer.values.queries.values import HEALTH_INDEX, NOT_RECORDED, has_values, health_of
 from stepscope.viewer.values.rows import Health, KernelArgument, KernelLaunch, Spread
 
+# Times by the profiler are exact; others include gaps, and a kernel that the profiler saw does without them.
 _KERNELS = f"""
-    WITH ran AS (
+    WITH profiled AS (
+        SELECT l.site, sum(l.device_duration_ns) AS device_ns, count(*) AS device_timed
+        FROM launches l JOIN profiled_steps p ON p.log = l.log AND p.step = l.step
+        WHERE l.device_duration_ns IS NOT NULL GROUP BY l.site
+    ), ran AS (
         SELECT site, count(*) AS launches, sum(duration_ns) AS duration_ns, sum(device_duration_ns) AS device_ns,
                count(duration_ns) AS timed, count(device_duration_ns) AS device_timed
         FROM launches GROUP BY site
@@ -32,10 +37,12 @@ _KERNELS = f"""
         FROM value_rows v GROUP BY v.site
     )
     SELECT s.kernel, min(s.kind) AS kind, count(*) AS sites, coalesce(sum(r.launches), 0) AS launches,
-           sum(r.duration_ns) AS duration_ns, sum(r.device_ns) AS device_duration_ns, sum(w.value_rows) AS value_rows,
-           coalesce(sum(r.timed), 0) AS timed, coalesce(sum(r.device_timed), 0) AS device_timed,
+           sum(r.duration_ns) AS duration_ns, sum(coalesce(p.device_ns, r.device_ns)) AS device_duration_ns,
+           sum(w.value_rows) AS value_rows, coalesce(sum(r.timed), 0) AS timed,
+           coalesce(sum(coalesce(p.device_timed, r.device_timed)), 0) AS device_timed,
            {health_of(f"coalesce(min(w.health), {NOT_RECORDED})")} AS health, arg_min(s.stacks, s.site) AS source
     FROM sites s LEFT JOIN ran r ON r.site = s.site LEFT JOIN looked w ON w.site = s.site
+    LEFT JOIN profiled p ON p.site = s.site
     GROUP BY s.kernel ORDER BY sum(r.duration_ns) DESC NULLS LAST, s.kernel
 """
 SUBGRAPH = "subgraph"
