@@ -17,6 +17,9 @@ import { BANDS } from "#js/steps/timeline_live.js";
 import { isUntimed, kernelMatcher } from "#js/steps/timeline_model.js";
 import { healthBadge } from "#js/values/lines.js";
 
+const STILL_MS = 250;
+// How long the view stands still before the list, whose rows take longer to lay out than finer data to arrive, follows it.
+
 /**
  * `source`: root, launch(id), sums(step, area), timeline(step), hrefOf(launch), hrefOfStep(step, launch),
  * remember(changes, push), marks (findings of the step), live (live bytes of the step, or null), missing (the text if a
@@ -32,8 +35,8 @@ export function mountStep(view, panel, timeline, source) {
   let matches = null;
   const span = (start, end) => (isUntimed(timeline) ? "" : formatNs(Math.round(end - start)));
 
-  const refresh = debounce(() => list.show(chart.data, chart.view, matches, total), 80);
-  const rememberView = debounce((isWhole) => source.remember(viewState(chart.view, isWhole), false), 250);
+  const refresh = debounce(() => list.show(chart.data, chart.view, matches, total), STILL_MS);
+  const rememberView = debounce((isWhole) => source.remember(viewState(chart.view, isWhole), false), STILL_MS);
   const list = launchList(find(".launch-list"), find(".list-count"), { hrefOf: source.hrefOf, go: (launch) => open(launch), withHealth: Boolean(timeline.launches.health?.length), withVerdict: Boolean(timeline.launches.verdict?.length), marks: source.marks, root: source.root });
   const focus = panelFocus(panel, () => list.link());
   const chart = new TimelineView(find(".timeline-box"), timeline, {
