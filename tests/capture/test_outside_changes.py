@@ -1,0 +1,63 @@
+"""Inputs of graphs that code outside of the graphs changes in place, and programs in which that is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.capture.scripts import Scripts
+from tests.capture.test_verdicts import record
+
+MASKED = """
+import numpy
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scratch = numpy.ones(16, dtype=numpy.float32)
+        self.register_buffer("mask", torch.from_numpy(self.scratch))
+        self.register_buffer("seen", torch.zeros(16))
+    def forward(self, x):
+        self.seen += x.sum(0)
+        return x * self.mask + self.seen
+net, given = Net(), torch.empty(4, 16)
+compiled = torch.compile(net)
+with stepscope.trace(FOLDER, level="values"):
+    for step in range(6):
+        given.copy_(torch.rand(4, 16))
+        if CHANGES and step == 4:
+            net.scratch[:8] = 7
+        compiled(given)
+"""
+PREPARED = """
+@torch.compile
+def model(data):
+    return (data * 2).sum()
+data = torch.rand(4, 16)
+with stepscope.trace(FOLDER, level="values"):
+    for step in range(6):
+        if CHANGES:
+            data.sub_(0.5).div_(4)
+        model(data if CHANGES else (data - 0.5) / 4)
+"""
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Scripts:
+    return Scripts(tmp_path_factory.mktemp("scripts"))
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_a_buffer_that_an_array_changes(scripts: Scripts, tmp_path: Path, changes: bool) -> None:
+    """The input that is copied into the same memory each time, and the state that the graph adds to, are not told."""
+    found = record(scripts, tmp_path, MASKED.replace("CHANGES", str(changes)))
+    assert [(one.kind, one.severity, one.step) for one in found] == [("changed_outside", "info", 4)] * changes
+    assert all(one.title.startswith("self.mask (") and "step 3 and launch" in one.title for one in found)
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_data_that_are_transformed_again_in_each_step(scripts: Scripts, tmp_path: Path, changes: bool) -> None:
+    found = record(scripts, tmp_path, PREPARED.replace("CHANGES", str(changes)))
+    assert [(one.kind, one.severity) for one in found] == [("changed_outside", "warning")] * changes
+    assert all(one.title.startswith("Code outside of the graphs multiplies data (arg0_1)") for one in found)
+    assert all(" by 0.25 in place between the calls" in one.title for one in found)
