@@ -1,8 +1,8 @@
 """Makes the events of device work as PyTorch's profiler (Kineto) writes them, which Holistic Trace Analysis reads.
 
-Only durations are recorded, so the start of a kernel is estimated: when its launch has returned, or when the work
-before it on its stream is done. Collectives have a stream of their own; they begin after the work before them, and work
-after a wait begins when they are done.
+Outside of profiled steps only durations are recorded, so the start of a kernel is estimated: when its launch has
+returned, or when the work before it on its stream is done. Collectives have a stream of their own; they begin after the
+work before them, and work after a wait begins when they are done.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from stepscope.viewer.exports.queries.chrome import DeviceSpan, SiteName
+from stepscope.viewer.exports.queries.chrome import DeviceSpan, ProfiledSpan, SiteName
 from stepscope.viewer.exports.queries.chrome_devices import Placement
 
 Event = dict[str, Any]
 COMPUTE, COMMUNICATION = 7, 20
 """Numbers of the streams, as in traces of the profiler: the default stream, and that of NCCL."""
 _STREAMS = {COMPUTE: "stream 7", COMMUNICATION: "stream 20 of collectives"}
+_CATEGORIES = {"copy": "gpu_memcpy", "fill": "gpu_memset"}
 _NCCL = {
     "all_gather": "AllGather", "all_reduce": "AllReduce", "all_to_all": "SendRecv", "broadcast": "Broadcast",
     "reduce_scatter": "ReduceScatter", "wait_tensor": "Wait",
@@ -99,7 +100,27 @@ def arguments(work: Work) -> Event:
     }  # fmt: skip
 
 
-def streams(kernels: dict[int, Kernel]) -> list[tuple[int, int, str]]:
-    """Return (device, stream, title) of the rows of device work."""
-    places = sorted({(kernel.device, kernel.stream) for kernel in kernels.values()})
-    return [(device, stream, f"{_STREAMS[stream]} (starts estimated)") for device, stream in places]
+def profiled_category(span: ProfiledSpan) -> str:
+    return _CATEGORIES.get(span.kind, "kernel")
+
+
+def profiled_arguments(span: ProfiledSpan) -> Event:
+    """Return the arguments of work that the profiler saw; work outside of recorded launches has no correlation."""
+    place = {"device": span.device, "context": 1, "stream": span.stream}
+    if span.call is None or (span.launch is None and not span.is_replayed):
+        return place
+    number = correlation(None if span.is_replayed else span.launch, span.call)
+    return {**place, "External id": number, "correlation": number}
+
+
+def streams(kernels: dict[int, Kernel], profiled: list[tuple[int, int]]) -> list[tuple[int, int, str]]:
+    """Return (device, stream, title) of the rows of device work; in those that are `profiled`, starts are known."""
+    estimated = {(kernel.device, kernel.stream) for kernel in kernels.values()}
+    found = []
+    for place in sorted(estimated | set(profiled)):
+        device, stream = place
+        title = _STREAMS.get(stream, f"stream {stream}") if place in estimated else f"stream {stream}"
+        if place in estimated:
+            title += " (starts estimated outside of profiled steps)" if profiled else " (starts estimated)"
+        found.append((device, stream, title))
+    return found

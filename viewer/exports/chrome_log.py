@@ -42,6 +42,7 @@ class LogEvents:
         yield from self._host()
         yield from self._on_host()
         yield from self._on_streams()
+        yield from self._profiled()
         yield from self._live_bytes()
 
     def _names(self) -> Iterator[Event]:
@@ -60,7 +61,7 @@ class LogEvents:
                 is_only = what in ("steps", "spans") and len(threads[what]) == 1
                 yield from self._row(row, title.format("" if is_only else f" {thread}"))
         named: set[int] = set()
-        for number, stream, title in device.streams(self.kernels):
+        for number, stream, title in device.streams(self.kernels, queries.profiled_streams(self._trace, clock.log)):
             if number not in named:
                 gpu = self._device_pid(number)
                 yield self._meta("process_name", pid=gpu, name=_joined([rank, pid, f"GPU {number}"]))
@@ -144,6 +145,20 @@ class LogEvents:
             about = {**device.arguments(work), "kernel": None if name == kernel.name else name, **about}
             since, pid = work.start_ns - self._zero_ns, self._device_pid(kernel.device)
             yield self._span(kernel.name, kernel.category, kernel.stream, since, span.duration_ns, about, pid)
+
+    def _profiled(self) -> Iterator[Event]:
+        """Yield the work that PyTorch's profiler saw."""
+        for span in queries.profiled_spans(self._trace, self._clock.log):
+            about: Event = {**device.profiled_arguments(span), "step": span.step}
+            if span.launch is not None and span.step is not None:
+                name, _, of_launch = self._launch(span.site, span.launch, span.step)
+                about |= {"kernel": None if name == span.name else name, **of_launch}
+            since, pid, category = (
+                span.start_ns - self._zero_ns,
+                self._device_pid(span.device),
+                device.profiled_category(span),
+            )
+            yield self._span(span.name, category, span.stream, since, span.duration_ns, about, pid)
 
     def _launch(self, site: int | None, launch: int, step: int) -> tuple[str, str, Event]:
         found = self._sites.get(-1 if site is None else site)

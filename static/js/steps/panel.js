@@ -125,7 +125,7 @@ function workTable(work) {
   const line = ({ name, device, stream, start_ns: start, duration_ns: ns }) =>
     h("tr", {}, h("td", { class: "mono" }, name), h("td", { class: "num", title: `device ${device}` }, stream), h("td", { class: "num" }, formatNs(start)), h("td", { class: "num" }, formatNs(ns)));
   const head = ["stream", "start", "time"].map((text) => h("th", { class: "num" }, text));
-  return h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "kernel"), ...head)), h("tbody", {}, ...work.map(line)));
+  return h("table", { class: "device-work" }, h("thead", {}, h("tr", {}, h("th", {}, "kernel"), ...head)), h("tbody", {}, ...work.map(line)));
 }
 
 /** Returns how near a launch came to what `stepscope measure` found for its machine. */

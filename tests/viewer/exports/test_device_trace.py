@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from stepscope.tracer.schema.launches import DeviceTimes
+from stepscope.tracer.schema.profiles import DeviceWork
 from stepscope.viewer.exports.write import export
+from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.device_logs import (
@@ -74,6 +76,32 @@ def test_a_kernel_knows_its_launch(opened: Open, tmp_path: Path) -> None:
         launch = launched[kernel["args"]["correlation"]]
         assert (launch["name"], launch["dur"]) == ("cudaLaunchKernel", HOST_US)
         assert launch["ts"] + launch["dur"] <= kernel["ts"]
+
+
+def test_work_that_the_profiler_saw_has_its_own_start_and_stream(opened: Open, tmp_path: Path) -> None:
+    log = device_log(slower_us=0)
+    estimated = exported(opened(log), tmp_path / "t.json")
+    ((thread, start),) = sql.rows(opened(log), "SELECT thread, start_ns FROM launches ORDER BY launch LIMIT 1")
+    at = start + 700_000
+    work = DeviceWork(
+        start, at, ["own", "Memset (Device)"], [0, 1], [0, 0], [13, 7], [at, at + 9_000], [5_000, 2_000],
+        [thread, thread], [start + 1, start - 1], [None, None], [-1, -1],
+    )  # fmt: skip
+    events = exported(opened(log.record(work)), tmp_path / "u.json")
+    check_nesting(events)
+    (own,), (fill,) = ([e for e in events if e["name"] == name] for name in ("own", "Memset (Device)"))
+    assert (own["tid"], own["dur"], own["cat"]) == (13, 5.0, "kernel")
+    assert (own["args"]["kernel"], own["args"]["launch"]) == (KERNELS[0], 0)
+    (launch,) = [e for e in of(events, "cuda_runtime") if e["args"]["correlation"] == own["args"]["correlation"]]
+    assert own["ts"] == launch["ts"] + 700
+    assert (fill["cat"], fill["tid"], fill["ts"]) == ("gpu_memset", 7, own["ts"] + 9)
+    assert not {"correlation", "launch"} & fill["args"].keys()
+    assert len(of(events, "kernel")) == len(of(estimated, "kernel")), "a launch has its work once"
+    titles = rows_of(events, own["pid"])
+    assert titles == {
+        "stream 7 (starts estimated outside of profiled steps)": 7, "stream 13": 13,
+        "stream 20 of collectives (starts estimated outside of profiled steps)": 20,
+    }  # fmt: skip
 
 
 def test_the_head_of_the_file(opened: Open, tmp_path: Path) -> None:

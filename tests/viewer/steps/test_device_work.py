@@ -171,7 +171,7 @@ def test_streams_that_overlap_and_idle_time_are_told(opened: Callable[[LogBuilde
     page = client.get("/steps/0").text
     assert "Device 0 is idle 75 % of its time for this step (1.50 us of 2.00 us)" in page
     assert "2 kernels, 1 collective, 1 copy or fill on 3 streams that overlap by 150 ns take 650 ns." in page
-    assert "1 of them (100 ns) are outside of recorded launches." in page
+    assert "1 of them (100 ns) is outside of recorded launches." in page
     (second,) = client.get("/steps/1.json").json()["devices"]
     assert (second["start_ns"], second["busy_ns"]) == (CALL + 2_000, 500), "it begins when the work before it is done"
 
@@ -221,7 +221,10 @@ def test_a_log_without_a_profile_has_none_of_this(opened: Callable[[LogBuilder],
     assert client.get("/launches/0.json").json()["work"] == []
 
 
-@pytest.mark.parametrize("change", [{"launch": []}, {"name": [7]}, {"duration_ns": [-1]}, {"ended_ns": 0}])
+@pytest.mark.parametrize(
+    "change",
+    [{"launch": []}, {"name": [7]}, {"duration_ns": [-1]}, {"ended_ns": 0}, {"device": [1 << 40]}, {"stream": [-1]}],
+)
 def test_a_damaged_record_is_counted_and_left_out(
     opened: Callable[[LogBuilder], Trace], change: dict[str, Any]
 ) -> None:

@@ -15,6 +15,7 @@ _FIRST_MONOTONIC = """
     SELECT log, min(ns) FROM (
         SELECT log, start_ns AS ns FROM calls UNION ALL SELECT log, start_ns FROM launches
         UNION ALL SELECT log, start_ns FROM steps UNION ALL SELECT log, ns FROM live_bytes
+        UNION ALL SELECT log, start_ns FROM device_work
     ) GROUP BY log
 """
 _EVENTS = """
@@ -62,11 +63,19 @@ _HOST = """
           AND (l.duration_ns IS NOT NULL OR NOT l.returned)
     ) ORDER BY thread, start_ns, duration_ns DESC NULLS LAST, depth, launch NULLS FIRST, call
 """
-_DEVICE = """
+_UNSEEN = "l.launch NOT IN (SELECT launch FROM device_work WHERE log = l.log AND launch IS NOT NULL)"
+"""Condition of launches whose work PyTorch's profiler did not see, so that its start is not known."""
+_DEVICE = f"""
     SELECT l.thread, l.start_ns, l.start_ns + coalesce(l.duration_ns, 0)::HUGEINT, l.device_duration_ns, l.launch,
            l.site, l.step, l.call, c.state = 'replayed'
     FROM launches l JOIN calls c ON c.call = l.call WHERE l.log = $1 AND l.device_duration_ns IS NOT NULL
-    ORDER BY l.start_ns, l.launch
+      AND {_UNSEEN} ORDER BY l.start_ns, l.launch
+"""
+_WORK = """
+    SELECT w.device, w.stream, w.start_ns, w.duration_ns, w.name, w.kind, w.step, w.call, w.launch, l.site,
+           coalesce(c.state = 'replayed', false)
+    FROM device_work w LEFT JOIN launches l ON l.launch = w.launch LEFT JOIN calls c ON c.call = w.call
+    WHERE w.log = $1 ORDER BY w.device, w.stream, w.start_ns, w.duration_ns DESC
 """
 _LIVE = "SELECT device, ns, live_bytes FROM live_bytes WHERE log = $1 ORDER BY device, ns, rowid"
 _THREADS = {
@@ -76,9 +85,9 @@ _THREADS = {
 }
 
 
-_DEVICE_THREADS = """
-    SELECT thread FROM launches WHERE log = ? AND device_duration_ns IS NOT NULL AND NOT list_contains(?, site)
-    GROUP BY 1 ORDER BY min(start_ns), 1
+_DEVICE_THREADS = f"""
+    SELECT thread FROM launches l WHERE log = ? AND device_duration_ns IS NOT NULL AND NOT list_contains(?, site)
+      AND {_UNSEEN} GROUP BY 1 ORDER BY min(start_ns), 1
 """
 
 
@@ -153,6 +162,22 @@ class DeviceSpan(NamedTuple):
     is_replayed: bool
 
 
+class ProfiledSpan(NamedTuple):
+    """A piece of work as PyTorch's profiler saw it; all that is unknown is None."""
+
+    device: int
+    stream: int
+    start_ns: int
+    duration_ns: int
+    name: str
+    kind: str
+    step: int | None
+    call: int | None
+    launch: int | None
+    site: int | None
+    is_replayed: bool
+
+
 class SiteName(NamedTuple):
     kernel: str
     kind: str
@@ -220,8 +245,19 @@ def host_spans(trace: Trace, log: int) -> Iterator[HostSpan]:
 
 
 def device_spans(trace: Trace, log: int) -> Iterator[DeviceSpan]:
-    """Yield launches whose time on the device is known, in the order in which the host began them."""
+    """Yield launches whose time on the device is known but not their start there, in the order in which the host began
+    them."""
     yield from (DeviceSpan(*row) for row in _stream(trace, _DEVICE, log))
+
+
+def profiled_spans(trace: Trace, log: int) -> Iterator[ProfiledSpan]:
+    """Yield the work that PyTorch's profiler saw by stream, in the order in which it ran."""
+    yield from (ProfiledSpan(*row) for row in _stream(trace, _WORK, log))
+
+
+def profiled_streams(trace: Trace, log: int) -> list[tuple[int, int]]:
+    """Return (device, stream) of all work that PyTorch's profiler saw."""
+    return sql.rows(trace, "SELECT DISTINCT device, stream FROM device_work WHERE log = ? ORDER BY ALL", [log])
 
 
 def live_bytes(trace: Trace, log: int) -> Iterator[tuple[str, int, int]]:

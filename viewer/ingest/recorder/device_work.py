@@ -6,6 +6,7 @@ from stepscope.tracer.schema.profiles import DeviceWork
 from stepscope.viewer.ingest.decode import BadPayload
 
 COLUMNS = "name", "device", "stream", "start_ns", "duration_ns", "thread", "enqueued_ns", "call", "launch"
+_MOST_DEVICES, _MOST_STREAMS = 1 << 16, 1 << 31
 
 
 class DeviceWorkBatches:
@@ -23,6 +24,10 @@ class DeviceWorkBatches:
             raise BadPayload("DeviceWork has columns of unequal length")
         if any(not 0 <= name < len(batch.names) for name in batch.name):
             raise BadPayload("DeviceWork has an index without a name")
+        if not all(0 <= device < _MOST_DEVICES for device in batch.device):
+            raise BadPayload("DeviceWork has an index that no device has")
+        if not all(0 <= stream < _MOST_STREAMS for stream in batch.stream):
+            raise BadPayload("DeviceWork has a number that no stream has")
         if batch.ended_ns < batch.began_ns or any(duration < 0 for duration in batch.duration_ns):
             raise BadPayload("DeviceWork has a negative duration")
         self.batches.append(batch)

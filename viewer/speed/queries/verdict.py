@@ -47,7 +47,8 @@ def device_text(time: DeviceTime) -> str:
         f" {work} on {streams}{overlap} take {format_ns(time.work_ns)}."
     )
     if time.outside:
-        text += f" {time.outside:,} of them ({format_ns(time.outside_ns)}) are outside of recorded launches."
+        are = "is" if time.outside == 1 else "are"
+        text += f" {time.outside:,} of them ({format_ns(time.outside_ns)}) {are} outside of recorded launches."
     return text
 
 
