@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.tracer.schema.launches import Calls, Launches
-from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.process_ends import End, Overhead
 from stepscope.tracer.schema.steps import CallSite, OptimizerStep, StepMarks
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.rows import Finding
@@ -55,6 +55,14 @@ def test_code_between_the_steps_is_before_the_first_call(opened: Open) -> None:
     assert (finding.severity, finding.evidence["share"]) == ("warning", 0.6)
     assert finding.source is not None
     assert finding.source.code == "loss = model(x)"
+
+
+def test_the_time_of_the_recorder_is_left_out(opened: Open) -> None:
+    log = training(before=8, between=4)
+    log.record(Overhead(hook_ns=20 * 2 * MS, wall_ns=400 * MS, log_bytes=1, launches=20, failures=0))
+    (finding,) = found(opened(log))
+    assert finding.title.startswith("38 % of a step (6.00 ms of 16.0 ms) is spent in code that is not compiled")
+    assert finding.proof == ["The recorder itself takes about 2.00 ms per step in this time, which is left out here."]
 
 
 def test_each_place_has_a_finding(opened: Open) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from stepscope.viewer.findings.evidence import Evidence
 from stepscope.viewer.findings.speed.costs import steady_runs, steps_of_runs
@@ -12,8 +13,8 @@ from stepscope.viewer.speed.rows import RunSplit
 
 
 def costly_gaps(evidence: Evidence) -> Iterator[tuple[RunSplit, GapCost]]:
-    """Yield the gaps that are worth a finding, the longest of each log first. On a GPU only the time counts in which
-    the device is idle."""
+    """Yield the gaps that are worth a finding, the longest of each log first, with the run as it were without the time
+    of the recorder in gaps. On a GPU only the time counts in which the device is idle."""
     costs = gap_costs(evidence.trace)
     runs = [run for run in steady_runs(evidence) if run.log in costs]
     on_device = [run for run in runs if any(part.kind == "launching" for part in run.parts)]
@@ -22,7 +23,8 @@ def costly_gaps(evidence: Evidence) -> Iterator[tuple[RunSplit, GapCost]]:
         idle_ns = run.typical_ns
         if run in on_device:
             idle_ns = run.typical_ns - round(busy[run.log] / run.typical_steps) if run.log in busy else 0
+        unrecorded = replace(run, typical_ns=run.typical_ns - sum(cost.own_ns for cost in costs[run.log]))
         for cost in costs[run.log]:
             part_ns = min(cost.part_ns, idle_ns)
-            if part_ns >= max(LEAST_NS, LEAST_SHARE * run.typical_ns):
-                yield run, cost._replace(part_ns=part_ns)
+            if part_ns >= max(LEAST_NS, LEAST_SHARE * unrecorded.typical_ns):
+                yield unrecorded, cost._replace(part_ns=part_ns)

@@ -1,11 +1,11 @@
 """Code that is not compiled takes at least 25 % and 2 ms of each typical step between two calls of compiled graphs,
 before the first of them or after the last. The code at graph breaks, waiting for a DataLoader and the steps of
-optimizers of torch.optim do not count, nor does compiling. On a GPU the time counts as far as the device is idle, by
-the launches that were measured. Where several ranks run, the time after a backward pass does not count, because
-gradients are exchanged in it, and there is no finding if a rank is slower than the others, because the others wait for
-it. Typical steps are those of medium duration in which nothing was compiled; there must be four. The finding names the
-lines of the calls, and is a warning from 50 % on. If a function runs there that a graph break keeps from being
-compiled, there is a finding of the kind break_in_hot_loop or synchronizing_call instead."""
+optimizers of torch.optim do not count, nor does compiling, nor the recorder's own time. On a GPU the time counts as far
+as the device is idle, by the launches that were measured. Where several ranks run, the time after a backward pass does
+not count, because gradients are exchanged in it, and there is no finding if a rank is slower than the others, because
+the others wait for it. Typical steps are those of medium duration in which nothing was compiled; there must be four.
+The finding names the lines of the calls, and is a warning from 50 % on. If a function runs there that a graph break
+keeps from being compiled, there is a finding of the kind break_in_hot_loop or synchronizing_call instead."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from stepscope.viewer.findings.speed.costs import Slowness, amount, facts_of, on
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.speed.queries.gaps import GapCost
 from stepscope.viewer.speed.rows import RunSplit
-from stepscope.viewer.text.formats import basename
+from stepscope.viewer.text.formats import basename, format_ns
 
 SUMMARY = "Code that is not compiled takes much of each step"
 
 WARNING_SHARE = 0.5
+LEAST_TOLD_NS = 100_000
+"""Minimum of the recorder's own time per step that is told."""
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -50,7 +52,7 @@ def _finding(evidence: Evidence, run: RunSplit, cost: GapCost) -> Finding:
         title=f"{amount(cost.part_ns, run.typical_ns)} is spent in code that is not compiled, {_where(cost)}",
         rule=rule_of(__doc__),
         evidence={**facts_of(run, cost.part_ns), "times": cost.times},
-        proof=[_PROOF_OF_MANY.format(cost.times)] if cost.times > 1 else [],
+        proof=_proof(cost),
         page=step_page(evidence, run),
         rank=run.rank,
         log=run.log,
@@ -58,7 +60,13 @@ def _finding(evidence: Evidence, run: RunSplit, cost: GapCost) -> Finding:
     )
 
 
-_PROOF_OF_MANY = (
+def _proof(cost: GapCost) -> list[str]:
+    many = [_MANY.format(cost.times)] if cost.times > 1 else []
+    return [*many, _OWN.format(format_ns(cost.own_ns))] if cost.own_ns >= LEAST_TOLD_NS else many
+
+
+_OWN = "The recorder itself takes about {} per step in this time, which is left out here."
+_MANY = (
     "This happens {:,} times in a step. Each time Dynamo also checks the guards of the next call; one compiled function"
     " around several of these calls leaves that out."
 )
@@ -70,6 +78,8 @@ def _where(cost: GapCost) -> str:
         return f"between {before or 'the last graph'} and the end of the step"
     if cost.kind == "outside":
         first = after or "the first graph"
+        if before == after and before is not None:
+            return f"between {before} and the same call of the next step"
         return f"between {before} of the step before and {first}" if before else f"before {first}"
     return f"between one call and the next at {_place(cost)}" if before == after else f"between {before} and {after}"
 

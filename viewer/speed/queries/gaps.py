@@ -24,6 +24,13 @@ _FALLBACKS = """
 """
 
 
+_OWN = """
+    SELECT o.log, (max(o.hook_ns) - coalesce(max(o.stats_ns), 0))::DOUBLE
+           / (SELECT count(*) FROM calls c WHERE c.log = o.log AND c.depth = 0)
+    FROM overhead o WHERE o.hook_ns > 0 GROUP BY o.log
+"""
+
+
 class GapCost(NamedTuple):
     """Time between the same two calls, or between one and the begin or end of the step, in the typical steps."""
 
@@ -31,7 +38,9 @@ class GapCost(NamedTuple):
     before: GraphPlace | None
     after: GraphPlace | None
     part_ns: int
-    """Mean per step."""
+    """Mean per step, without the recorder's own time."""
+    own_ns: int
+    """Mean of the recorder's own time in the gaps: that of a call for each."""
     times: int
     """How often this is in a step."""
     fallbacks: list[str]
@@ -45,7 +54,9 @@ def gap_costs(trace: Trace) -> dict[int, list[GapCost]]:
 
 def _gap_costs(trace: Trace) -> dict[int, list[GapCost]]:
     steps = typical_steps(trace)
-    return {run.log: _costs(trace, run.log, steps[run.log].steps) for run in run_splits(trace) if _is_much(run)}
+    much = [run.log for run in run_splits(trace) if _is_much(run)]
+    own: dict[int, float] = dict(sql.rows(trace, _OWN)) if much else {}
+    return {log: _costs(trace, log, steps[log].steps, own.get(log, 0.0)) for log in much}
 
 
 def _is_much(run: RunSplit) -> bool:
@@ -53,20 +64,18 @@ def _is_much(run: RunSplit) -> bool:
     return spent >= max(LEAST_NS, LEAST_SHARE * run.typical_ns)
 
 
-def _costs(trace: Trace, log: int, steps: Sequence[int]) -> list[GapCost]:
+def _costs(trace: Trace, log: int, steps: Sequence[int], own_ns: float) -> list[GapCost]:
     found: defaultdict[tuple[PartKind, GraphPlace | None, GraphPlace | None], list[Gap]] = defaultdict(list)
     gaps = [gap for gap in step_gaps(trace, log, steps) if gap.kind in _KINDS]
     places = graph_places(trace, {graph for gap in gaps for graph in (gap.before, gap.after) if graph is not None})
     for gap in gaps:
         found[gap.kind, places.get(gap.before), places.get(gap.after)].append(gap)
     fallbacks = sql.rows(trace, _FALLBACKS, [log]) if found else []
-    costs = [
-        GapCost(
-            *key,
-            part_ns=round(sum(gap.duration_ns for gap in same) / len(steps)),
-            times=round(len(same) / len(steps)),
-            fallbacks=[compile_id for compile_id, graph in fallbacks if graph in {gap.before for gap in same}],
-        )
-        for key, same in found.items()
-    ]
+    costs = []
+    for key, same in found.items():
+        spent = sum(gap.duration_ns for gap in same) / len(steps)
+        own = min(own_ns * len(same) / len(steps), spent / 2)
+        graphs = {gap.before for gap in same}
+        given_up = [compile_id for compile_id, graph in fallbacks if graph in graphs]
+        costs.append(GapCost(*key, round(spent - own), round(own), round(len(same) / len(steps)), given_up))
     return sorted(costs, key=lambda cost: -cost.part_ns)
