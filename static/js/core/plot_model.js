@@ -19,7 +19,9 @@ export function logTicks(low, high, most) {
   for (let power = Math.floor(first / every) * every; power <= last; power += every) {
     for (const factor of factors) values.push(Number(`${factor}e${power}`));
   }
-  return values.filter((value) => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9));
+  const inside = (found) => found.filter((value) => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9));
+  const round = inside(values);
+  return round.length < 3 && high / low < 10 ? inside(linearTicks(low, high, most)) : round;
 }
 
 const finite = (values) => values.filter((value) => value !== null && value !== undefined && Number.isFinite(value));

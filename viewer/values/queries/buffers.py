@@ -48,7 +48,7 @@ _VALUES = f"""
 _ROWS = f"""
     SELECT {COLUMNS}, l.start_ns, s.kernel FROM value_rows v
     LEFT JOIN launches l ON l.launch = v.launch LEFT JOIN sites s ON s.site = v.site
-    WHERE list_contains(?, v.value) ORDER BY v.value
+    WHERE v.value IN (SELECT unnest(?::BIGINT[])) ORDER BY v.value
 """
 KEPT = 32
 """Number of graphs whose buffers an open trace keeps in memory."""

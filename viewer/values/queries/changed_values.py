@@ -60,7 +60,7 @@ _PLACES = """
     SELECT v.value AS now, v.log, v.step, s.graph, coalesce(nullif(a.name, ''), 'an argument') AS name,
            coalesce(a.storage, a.buffer) AS buffer
     FROM value_rows v JOIN sites s ON s.site = v.site
-    LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument WHERE list_contains(?, v.value)
+    LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument WHERE v.value IN (SELECT unnest(?::BIGINT[]))
 """
 PART = 300_000
 """About the number of value rows that are compared at once."""

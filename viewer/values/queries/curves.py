@@ -23,7 +23,7 @@ _WHERE = """
     AND v.moment = $5
 """
 _IDS = f"SELECT v.value, {HEALTH_INDEX} FROM value_rows v WHERE {_WHERE} ORDER BY v.value"
-_ROWS = f"SELECT {COLUMNS} FROM value_rows v WHERE list_contains(?, v.value) ORDER BY v.value"
+_ROWS = f"SELECT {COLUMNS} FROM value_rows v WHERE v.value IN (SELECT unnest(?::BIGINT[])) ORDER BY v.value"
 _NAME = """
     SELECT s.kernel, a.name, s.log FROM sites s
     LEFT JOIN arguments a ON a.site = s.site AND a.argument = $2 WHERE s.site = $1

@@ -261,7 +261,7 @@ def bands(kinds: Sequence[int], most: int) -> list[tuple[int, int]]:
 def _steps_of(trace: Trace, worst: list[list[int]]) -> list[list[int]]:
     ids = sorted({launch for launches in worst for launch in launches if launch >= 0})
     found: dict[int, int] = dict(
-        sql.rows(trace, "SELECT launch, step FROM launches WHERE list_contains($1, launch)", [ids])
+        sql.rows(trace, "SELECT launch, step FROM launches WHERE launch IN (SELECT unnest($1::BIGINT[]))", [ids])
     )
     return [[found.get(launch, -1) for launch in launches] for launches in worst]
 

@@ -64,7 +64,7 @@ _OTHER = f"""
     LEFT JOIN layout_storages s ON s.layout = m.layout AND s.name = v.name
     WHERE o.digest IS DISTINCT FROM v.digest AND ({_DIFFERS}) ORDER BY v.value
 """
-_ROWS = f"SELECT {COLUMNS} FROM value_rows v WHERE list_contains(?, v.value)"
+_ROWS = f"SELECT {COLUMNS} FROM value_rows v WHERE v.value IN (SELECT unnest(?::BIGINT[]))"
 _CALL = "SELECT log, step, graph FROM calls WHERE call = ?"
 
 

@@ -65,7 +65,7 @@ COLUMNS = ", ".join(f"{_COMPUTED.get(one.name, f'v.{one.name}')} AS {one.name}" 
 _UNCHANGED = [
     one.name for one in (*fields(ValuePlace), *fields(Statistics)) if one.name not in ("min", "max", "largest")
 ]
-_OF_IDS = f"SELECT {COLUMNS} FROM value_rows v WHERE list_contains(?, v.value)"
+_OF_IDS = f"SELECT {COLUMNS} FROM value_rows v WHERE v.value IN (SELECT unnest(?::BIGINT[]))"
 _VALUES_OF_CALLS = f"""
     SELECT {COLUMNS} FROM value_rows v WHERE v.launch BETWEEN $1 AND $2
       AND (v.launch = $2 OR (list_contains($3, v.call) AND list_contains($4, v.site)))
