@@ -20,6 +20,7 @@ from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.inductor import compat, private_names, structured_log
 from stepscope.tracer.inductor.data_waits import DataWaits
 from stepscope.tracer.inductor.failed_compiles import FailedCompiles
+from stepscope.tracer.inductor.frozen_weights import FrozenWeights
 from stepscope.tracer.inductor.optimizer_steps import OptimizerSteps
 from stepscope.tracer.inductor.plain_graphs import PlainGraphs
 from stepscope.tracer.inductor.sources import provenance
@@ -80,14 +81,14 @@ class Recorder(ContextDecorator):
         self._hook: WrapperHook | None = None
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers), checks_of(self.config, self))
         self.profiler = StepProfiler(self, self.config.profile, compat.profiler_is_on)
-        self._parts = self._plain, self._whole_calls, FailedCompiles(self), DataWaits(self), self.profiler
+        self._frozen = FrozenWeights(self)
+        self._parts = self._plain, self._whole_calls, FailedCompiles(self), DataWaits(self), self.profiler, self._frozen
         self._optimizers = OptimizerSteps(self.write, self._on_optimizer)
         self._process_exit = ProcessExit(
             self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead
         )
-        self._lock = threading.RLock()
         self.running: dict[int, GraphCall] = {}
-        self._running = self._has_ended = False
+        self._lock, self._running, self._has_ended = threading.RLock(), False, False
         self.cuda_graphs = CudaGraphCalls(self, counts_nodes=self.config.profile is not None)
         self.saver = TensorSaver(tensors_folder(self._log.writer.target), self.config.save_quota_bytes)
         self._device_error: str | None = None
@@ -190,8 +191,6 @@ class Recorder(ContextDecorator):
     def __exit__(self, *error: object) -> None:
         self.stop()
 
-    # Methods that the hooks call.
-
     def write(self, record: Record) -> None:
         self._log.write(record)
 
@@ -222,6 +221,7 @@ class Recorder(ContextDecorator):
     def enter(self, frame: object, phase: str | None) -> int:
         self._whole_calls.look()
         self._optimizers.gradients.look(phase)
+        self._frozen.look()
         return self.profiler.at_step(self._steps.on_call(frame, phase))
 
     def finish(self, call: GraphCall) -> None:

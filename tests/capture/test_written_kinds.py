@@ -101,6 +101,17 @@ def optimizing(folder: Path) -> None:
     assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
 
 
+def freezing(folder: Path) -> None:
+    """A weight changes after the compile that made a constant of it."""
+    code = (
+        "import torch, torch._inductor.config as config; config.freezing = True; net = torch.nn.Linear(16, 16)\n"
+        "f = torch.compile(net); torch.set_grad_enabled(False); f(torch.ones(2, 16)); net.weight.add_(1)\n"
+        "f(torch.ones(2, 16))"
+    )
+    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
+    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
+
+
 def profiled(folder: Path) -> None:
     """A program with PyTorch's profiler in its second step."""
     code = "import torch; f = torch.compile(lambda x: (x @ x - 99).sqrt()); [f(torch.ones(8, 8)) for _ in range(3)]"
@@ -145,6 +156,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "raising": (raising, "run raised_call failed_node calls_in_backward collections end"),
     "waiting": (waiting, "run graph call_site launches data_wait end"),
     "optimizing": (optimizing, "run graph launches step_marks optimizer_step kept_gradients end"),
+    "freezing": (freezing, "run graph launches changed_frozen_weight end"),
     "profiled": (profiled, "run graph launches profiled_operator end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),
     "printed": (printed, "run graph launches values device_times skipped end"),

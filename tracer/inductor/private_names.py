@@ -36,6 +36,7 @@ _BETWEEN = "the comparison of the layers of a compile"
 _EAGER = "the comparison with eager mode"
 _JUDGE = "verdicts on launches"
 _DATA = "waits for data"
+_FROZEN = "frozen weights that change"
 _PROFILE = "operators of profiled steps"
 
 PRIVATE_NAMES = (
@@ -107,6 +108,8 @@ PRIVATE_NAMES = (
     PrivateName("torch._inductor.cpp_builder.CppTorchOptions", RECORDING),
     PrivateName("torch._inductor.utils.get_dtype_size", RECORDING),
     PrivateName("torch.utils._ordered_set.OrderedSet", RECORDING),
+    PrivateName("torch._inductor.freezing.freeze", _FROZEN),
+    PrivateName("torch._guards.TracingContext", _FROZEN, ("try_get", "params_flat_unwrap_subclasses")),
     PrivateName("torch.nn.parallel.DistributedDataParallel", "replicated parameters", ("_comm_hooks",)),
     PrivateName("torch._dynamo.output_graph.OutputGraph", "graphs of backends other than Inductor"),
     PrivateName("torch.fx._lazy_graph_module._LazyGraphModule", "graphs of backends other than Inductor"),

@@ -183,6 +183,22 @@ class Provenance(Record):
 
 
 @dataclass(frozen=True)
+class ChangedFrozenWeight(Record):
+    """A weight of which `torch._inductor.config.freezing` made a constant of a graph, and which changed later."""
+
+    KIND: ClassVar[str] = "changed_frozen_weight"
+    TABLE: ClassVar[str | None] = "changed_frozen_weights"
+
+    compile_id: str | None
+    """The compile of the graph."""
+    name: str
+    """The name of the weight in the compiled module."""
+    ns: int | None
+    """The begin of the first outermost call of a graph after the change, or the end of the recording; None if the
+    change was seen only when the recording ended, because autograd did not count it."""
+
+
+@dataclass(frozen=True)
 class ReplicatedParameters(Record):
     """The inputs of a graph that are parameters which DistributedDataParallel keeps alike on several ranks. The record
     is written when Dynamo has captured the graph."""

@@ -155,6 +155,10 @@ CREATE TABLE replicated_parameters (
     parameters VARCHAR,              -- JSON list of their names in the wrapped module
     ranks VARCHAR                    -- JSON list of the ranks of the process group
 );
+CREATE TABLE changed_frozen_weights ( -- weights of which freezing made constants, and which changed later
+    log BIGINT, time_unix_ns BIGINT, compile_id VARCHAR, name VARCHAR,
+    ns BIGINT                        -- begin of the first call after the change; NULL if it was not seen
+);
 CREATE TABLE data_waits (            -- waits for a batch of a DataLoader
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,
     workers BIGINT,                  -- num_workers of the loader; NULL if unknown

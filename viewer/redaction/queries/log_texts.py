@@ -26,6 +26,7 @@ _COLUMNS = {
         "arguments.parameter", "steps.optimizers", "uncaught_exceptions.type", "raised_calls.type",
         "failed_nodes.type", "failed_nodes.node", "failed_nodes.target", "scalars.name",
         "profiled_operators.name", "device_work.name", "optimizer_steps.name", "call_sites.function",
+        "changed_frozen_weights.name",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
     "environment": ("process_ends.environment",),
