@@ -18,7 +18,7 @@ _ENDING = re.compile(r"\.(?:py|cpp|cu|log|pt|ipynb|gz|zst|txt|so)(?::\d{1,7})?$"
 _PAGES = words(
     "steps graphs memory kernels values compile compile-time caches graph-breaks recompiles problems "
     "records ranks difference recompute buffers curves metrics cuda-graphs vllm draft-export "
-    "provenance"
+    "provenance magnitudes"
 )
 _NAMED = {"kernels": rules.KERNEL, "buffers": rules.NAME, "compile": rules.COMPILE_ID}
 """Parts of addresses that a name follows."""
@@ -43,7 +43,8 @@ def _ending(path: str) -> str:
 
 def _is_plain(name: str, text: str) -> bool:
     """Return whether a parameter of an address may be shown."""
-    return (name in _NUMBERS and text.isdecimal()) or (name == "aspect" and text in own_words.texts())
+    is_number = name in _NUMBERS and text.isdecimal()
+    return is_number or (name in ("aspect", "of", "statistic") and text in own_words.texts())
 
 
 def _is_public(text: str) -> bool:

@@ -13,7 +13,7 @@ from stepscope.viewer.judged.rows import JudgedBufferRow
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.redaction import findings, proofs, rules
 from stepscope.viewer.redaction.placeholders import Placeholders
-from stepscope.viewer.values.rows import Spread, ValueCurve
+from stepscope.viewer.values.rows import MagnitudeMap, Spread, ValueCurve
 
 _FINDING = frozenset({"kind", "severity", "title", "rule", "evidence", "page"})
 _DEATHS = {
@@ -57,6 +57,8 @@ class Redactor(Placeholders):
         elif isinstance(row, ValueCurve):
             numbers = rules.VALUES.intersection(row.columns)
             found["columns"] = row.columns | {key: [None] * len(row.launch) for key in numbers}
+        elif isinstance(row, MagnitudeMap):
+            found["numbers"] = [[None] * len(row.steps) for _ in row.rows]
         elif isinstance(row, Spread) and row.name in rules.VALUES:
             found |= {"low": None, "high": None}
         return {key: self.redact(one, key, name) for key, one in found.items()}

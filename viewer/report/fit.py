@@ -45,7 +45,7 @@ def _code(contents: Contents) -> bool:
 
 
 def _plots(contents: Contents) -> bool:
-    return _emptied(contents, "values", maps=[], magnitudes={}, curves=[])
+    return _emptied(contents, "values", maps=[], magnitudes=[], curves=[])
 
 
 def _buffers(contents: Contents) -> bool:

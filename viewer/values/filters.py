@@ -14,7 +14,7 @@ from stepscope.viewer.values.rows import HEALTH_SIGNS
 from stepscope.viewer.web.addresses import query_text
 
 if TYPE_CHECKING:
-    from stepscope.viewer.values.rows import BufferDetail, Spread
+    from stepscope.viewer.values.rows import BufferDetail, MagnitudeMap, Spread
 
 CHOICES = sorted(STATISTICS, key=lambda name: name != "largest")
 """The statistics in the order in which a curve offers them."""
@@ -53,12 +53,23 @@ def curve_query(row: Any) -> str:
     return query_text({name: getattr(row, name) for name in ("site", "argument", "item", "part", "moment")})
 
 
+def magnitudes_query(found: MagnitudeMap) -> str:
+    """Return the query of a map's address in a report, whose parameters `route_of` keeps in this order."""
+    return query_text({"log": found.log, "of": found.kind, "statistic": found.statistic})
+
+
 def plotted(detail: BufferDetail) -> BufferDetail:
     """Return the part of `detail` that the plot of a buffer draws."""
     return replace(detail, sites=[], memory=[])
 
 
-FILTERS = {"spread": spread_text, "zeros_apart": zeros_apart, "curve_query": curve_query, "plotted": plotted}
+FILTERS = {
+    "spread": spread_text,
+    "zeros_apart": zeros_apart,
+    "curve_query": curve_query,
+    "magnitudes_query": magnitudes_query,
+    "plotted": plotted,
+}
 GLOBALS = {
     "health_signs": HEALTH_SIGNS,
     "statistics": STATISTICS,

@@ -12,7 +12,7 @@ from stepscope.viewer.report.contents import MOST_VALUES, Contents
 from stepscope.viewer.report.links import route_of
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.values import page as values_page
-from stepscope.viewer.values.filters import curve_query, plotted
+from stepscope.viewer.values.filters import curve_query, magnitudes_query, plotted
 from stepscope.viewer.values.limits_page import LimitsPage, limits_page_of
 from stepscope.viewer.values.page import BufferPage, BuffersPage, CurvePage, KernelPage, MagnitudesPage, ValuesPage
 from stepscope.viewer.values.queries.kernels import KernelRow
@@ -49,8 +49,8 @@ class ReportedValues:
     """For each graph, its worst buffers and their total number."""
     curves: list[CurvePage] = field(default_factory=list)
     maps: list[ValuesPage] = field(default_factory=list)
-    magnitudes: dict[str, MagnitudesPage] = field(default_factory=dict)
-    """Maps that findings about trends link to, by the addresses of their pages in the report."""
+    magnitudes: list[MagnitudesPage] = field(default_factory=list)
+    """Maps that findings about trends link to."""
     launches: dict[int, list[ArgumentValues]] = field(default_factory=dict)
 
 
@@ -166,11 +166,10 @@ def _maps(trace: Trace, values: ReportedValues) -> None:
 
 
 def _magnitudes(trace: Trace, values: ReportedValues, findings: Iterable[Finding]) -> None:
-    for link in (link for finding in findings for link in finding.links if link.page.startswith("/magnitudes?")):
-        asked = Request({}, dict(parse_qsl(urlsplit(link.page).query)))
-        if (route := route_of(link.page)) not in values.magnitudes:
-            page = values_page.magnitudes_page(trace, asked, MOST_TENSORS, MOST_MAP_STEPS)
-            values.magnitudes[route] = page
+    links = (link.page for finding in findings for link in finding.links if link.page.startswith("/magnitudes?"))
+    for page in {route_of(link): link for link in reversed([*links])}.values():
+        asked = Request({}, dict(parse_qsl(urlsplit(page).query)))
+        values.magnitudes.append(values_page.magnitudes_page(trace, asked, MOST_TENSORS, MOST_MAP_STEPS))
 
 
 def _plots(values: ReportedValues) -> dict[str, dict[str, Any]]:
@@ -184,8 +183,9 @@ def _plots(values: ReportedValues) -> dict[str, dict[str, Any]]:
         }
     for curve in values.curves:
         found[f"/curves?{curve_query(curve.curve)}"] = {"curve": curve.curve, "log": curve.graph.log}
-    for route, page_of_map in values.magnitudes.items():
-        found[route] = {"map": page_of_map.map, "chosen": page_of_map.chosen, "chosen_step": page_of_map.chosen_step}
+    for one in values.magnitudes:
+        shown_map = {"map": one.map, "chosen": one.chosen, "chosen_step": one.chosen_step}
+        found[f"/magnitudes?{magnitudes_query(one.map)}"] = shown_map
     for shown in values.maps:
         found[f"/values?log={shown.heat.log}"] = {"heat": shown.heat}
     return found

@@ -60,9 +60,8 @@ export class MagnitudeMap extends HeatMap {
     const { edges, heat, ranges } = this;
     const runs = [];
     for (let column = 0; column + 1 < edges.length; column++) {
-      const found = classAt(heat, index, column);
+      const name = classAt(heat, index, column);
       const number = heat.numbers[index][column];
-      const name = NONFINITE.includes(found) || number !== null ? found : "not_recorded";
       const level = NONFINITE.includes(name) || !number ? null : levelOf(number, ranges[index]);
       const last = runs.at(-1);
       if (last?.name === name && last.level === level && edges[column + 1] - edges[column] < 9) last.to = column + 1;
@@ -89,7 +88,7 @@ export class MagnitudeMap extends HeatMap {
     const rest = NONFINITE.includes(found) ? "of its finite elements " : "";
     return [
       heat.kernels[row],
-      `${this.where()}${NONFINITE.includes(found) ? ` · ${NAMES[found]}` : ""}`,
+      `${this.where()}${number === null || NONFINITE.includes(found) ? ` · ${NAMES[found]}` : ""}`,
       ...(number === null ? [] : [[`${title || label} ${rest}`.trim(), formatValue(number)]]),
       ["kernel", heat.rows[row].kernel],
       this.howToOpen(),

@@ -164,7 +164,8 @@ function mountMagnitudes(box, { map, chosen, chosen_step: step }, context) {
   };
   const scale = scaleLegend();
   const byRow = h("input", { type: "checkbox", onchange: () => scale.show(heat.setScale(byRow.checked)) });
-  const tools = h("div", { class: "heat-tools" }, scale.legend, h("label", {}, byRow, "a scale for each row"));
+  const isEmpty = map.numbers.every((row) => row.every((number) => number === null)); // as in a redacted report
+  const tools = h("div", { class: "heat-tools", hidden: isEmpty }, scale.legend, h("label", {}, byRow, "a scale for each row"));
   const picture = h("div", { class: "heat-box" });
   box.replaceChildren(tools, picture);
   const heat = new MagnitudeMap(picture, map, {

@@ -28,7 +28,8 @@ from stepscope.viewer.text.markdown import prose
 from tests.logs import overflow_log, synthetic
 from tests.logs.planted import PLACES, planted, secret
 from tests.logs.synthetic import LogBuilder
-from tests.logs.unpacking import everything
+from tests.logs.unpacking import data_of, everything
+from tests.logs.value_logs import Program, Stat, ValueLog
 
 pytestmark = pytest.mark.long
 
@@ -207,6 +208,23 @@ def test_numbers_of_tensors_go_and_their_classes_stay(opened: Opened) -> None:
     assert {row.health for row in values} > {"finite"}
     kept = _values(gather(with_values, redact=True, keep=frozenset(["values"])))
     assert any(row.max is not None for row in kept)
+
+
+def test_a_map_of_magnitudes_keeps_its_classes_only(opened: Opened) -> None:
+    program = Program().launch("extern_kernels.mm", ["x"], ["buf0"], aten=["aten.mm"])
+    log = ValueLog(program)
+    for step in range(8):
+        log.call(program, step, buf0=Stat(min=-(77.25**step), max=77.25**step, mean=0.0, std=1.0))
+    trace = opened(log.end())
+    route = "/magnitudes?log=0&of=outputs&statistic=largest"
+    whole = data_of(render_ticket(gather(trace)))
+    assert whole["plots"][route]["map"]["numbers"][0][1] == 77.25
+    redacted = render_ticket(gather(trace, redact=True))
+    data = data_of(redacted)
+    assert data["plots"][route]["map"]["numbers"] == [[None] * 8]
+    assert data["plots"][route]["map"]["cells"] == whole["plots"][route]["map"]["cells"]
+    assert route in data["pages"]
+    assert "77.25" not in everything(redacted)
 
 
 def _values(ticket: Ticket) -> list:  # type: ignore[type-arg]

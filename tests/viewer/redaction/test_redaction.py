@@ -222,6 +222,11 @@ def test_measured_sentences_stay_and_names_in_them_do_not() -> None:
         ("/compile/0_0?log=0", "/compile/0_0?log=0"),
         ("/secret/x", "/"),
         ("/records?log=0&text=secret", "/records?log=0"),
+        (
+            "/magnitudes?log=0&of=outputs&statistic=largest&site=1",
+            "/magnitudes?log=0&of=outputs&statistic=largest&site=1",
+        ),
+        ("/magnitudes?log=0&of=secret&statistic=l2", "/magnitudes?log=0&statistic=l2"),
     ],
 )
 def test_addresses_hold_no_names(page: str, expected: str) -> None:
