@@ -45,6 +45,9 @@ class CallJudge:
         self._plan, self._wants, self._save = plan, wants, save
         self.result = CallVerdicts()
         self._integrity = Integrity()
+        self._parts = plan.stored.record.parts if plan.stored is not None else {}
+        self._whole = {part: (whole, whole) for whole, parts in self._parts.items() for part in parts}
+        """Variable and buffer of the concatenation to which each part belongs."""
         self._symbols: dict[str, int | float] = {}
         self._given: list[Any] = []
         self._right: set[str] = set()
@@ -112,7 +115,8 @@ class CallJudge:
                         self._given[-1] = value
                     continue
                 self._integrity.look(position, operand.variable, operand.holds, value)
-                if operand.use == "in" and value.numel() and not self._has_parts(operand.holds):
+                is_own = operand.holds not in self._parts and operand.holds not in self._plan.inputs
+                if operand.use == "in" and is_own and value.numel():
                     self._read[value.data_ptr()] = operand.variable, operand.holds
                 is_changed = value.untyped_storage().data_ptr() in written and self._wants(plan.kernel)
                 self._given[-1] = copy_if_possible(value) if is_changed else value
@@ -166,24 +170,23 @@ class CallJudge:
     def _shares_memory(self, plan: LaunchPlan, position: int, values: Sequence[Any]) -> bool:
         """Return whether a launch was given the memory of one buffer for another that it writes, and tell of the first.
 
-        An operator may return what it was given, and a concatenation begins where its first part does.
+        An operator may return what it was given, and a concatenation begins where its first part does; it is told of
+        instead of its parts. Inputs may share memory, for which the caller is responsible.
         """
         given = {operand.variable for operand in plan.operands if operand.use in ("out", "inout")}
         places, is_shared = dict(self._read), False
         for written in plan.written:
             value = member_of(values, written)
-            if written.variable in given and is_plain(value) and value.numel() and not self._has_parts(written.buffer):
+            if written.variable in given and is_plain(value) and value.numel() and written.buffer not in self._parts:
                 variable, buffer = places.setdefault(value.data_ptr(), (written.variable, written.buffer))
                 if variable != written.variable:
                     is_shared = True
+                    variable, buffer = self._whole.get(buffer, (variable, buffer))
                     if buffer not in self._lost:
                         change = Change(variable, buffer, position, position)
                         self.result.changes.append((position, plan.site, change))
                     self._lost |= {buffer, written.buffer}
         return is_shared
-
-    def _has_parts(self, buffer: str) -> bool:
-        return self._plan.stored is not None and buffer in self._plan.stored.record.parts
 
     def _judge(self, plan: LaunchPlan, position: int, values: Sequence[Any], why_not: str | None) -> None:
         """Judge a launch, unless there is a reason why none of its buffers can be."""
@@ -234,9 +237,8 @@ class CallJudge:
 
     def _doubtful(self, plan: LaunchPlan) -> set[int]:
         """Return the launches that wrote what a launch read, and that was not judged to be right."""
-        parts = self._stored().record.parts
         read = {operand.holds for operand in plan.operands if operand.use in ("in", "inout")} - {None}
-        members = {one for name in read for one in parts.get(str(name), [str(name)])}
+        members = {one for name in read for one in self._parts.get(str(name), [str(name)])}
         others = members - self._right.union(self._plan.inputs)
         return self._unknown.union(writer for one in others if (writer := self._integrity.writer(one)) is not None)
 
