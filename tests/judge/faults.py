@@ -25,6 +25,7 @@ from tests.judge.cpp_variants import Kernel, compiled, kernels_of
 from tests.judge.healthy import shown
 from tests.judge.models import MODELS
 from tests.judge.mutations import CPP, TRITON, WrapperFault, faults_of, wrapper_faults
+from tests.judge.other_models import OTHER_MODELS
 from tests.judge.reading import Judged, judged_in
 from tests.judge.triton_variants import compiled_triton, triton_kernels_of
 from tests.judge.wrapper_changes import changed_wrappers
@@ -34,7 +35,7 @@ def step_of(name: str, dtype: torch.dtype, device: str = "cpu") -> Callable[[], 
     """Return a function that runs one training step of a model and returns its results and gradients."""
     torch._dynamo.reset()
     torch.manual_seed(0)
-    model, inputs = MODELS[name]()
+    model, inputs = (MODELS | OTHER_MODELS)[name]()
     model = model.to(device, dtype)
     inputs = tuple(x.to(device, dtype if x.is_floating_point() else x.dtype) for x in inputs)
     run = torch.compile(model)
@@ -177,10 +178,11 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--wrappers", action="store_true", help="plant faults in wrappers, too")
+    parser.add_argument("--other", action="store_true", help="use the models on which faults are only counted")
     options = parser.parse_args()
     torch.set_num_threads(1)
     score = Score()
-    for name in options.models or MODELS:
+    for name in options.models or (OTHER_MODELS if options.other else MODELS):
         for text in options.dtype:
             dtype = getattr(torch, text)
             with tempfile.TemporaryDirectory() as folder:
