@@ -83,7 +83,7 @@ class Recorder(ContextDecorator):
         self.profiler = StepProfiler(self, self.config.profile, compat.profiler_is_on)
         self._frozen = FrozenWeights(self)
         self._parts = self._plain, self._whole_calls, FailedCompiles(self), DataWaits(self), self.profiler, self._frozen
-        self._optimizers = OptimizerSteps(self.write, self._on_optimizer)
+        self._optimizers = OptimizerSteps(self.write, self._on_optimizer, self.failed)
         self._process_exit = ProcessExit(
             self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead
         )
@@ -220,7 +220,8 @@ class Recorder(ContextDecorator):
 
     def enter(self, frame: object, phase: str | None) -> int:
         self._whole_calls.look()
-        self._optimizers.gradients.look(phase)
+        if not self.cuda_graphs.is_capturing():  # reading a gradient would break the capture
+            self._optimizers.gradients.look(phase)
         self._frozen.look()
         return self.profiler.at_step(self._steps.on_call(frame, phase))
 
@@ -364,13 +365,8 @@ class Recorder(ContextDecorator):
         self._log.after_fork()
         self.ring.abandon()
         self.ring, self.marks = self._new_ring()
-        self._outbox = Outbox(
-            self,
-            self.config,
-            self.ring,
-            may_compile=self._hook is not None,
-            per_launch_ns=self._outbox.overhead.per_launch_ns,
-        )
+        self._outbox = Outbox(self, self.config, self.ring, may_compile=self._hook is not None,
+                              per_launch_ns=self._outbox.overhead.per_launch_ns)  # fmt: skip
         self.timer = self._outbox.timer
         self.marks.forget()
         self._steps = StepTracker(self._outbox.pending.add_mark, time.perf_counter_ns)
@@ -382,6 +378,7 @@ class Recorder(ContextDecorator):
         self.saver.after_fork(tensors_folder(self._log.writer.target))
         self.judge.after_fork()
         self.called = CallSites(self.write).look
+        self._optimizers.gradients.after_fork()
         self._problems.forget()
 
     def _on_structured(self, data: bytes, metadata: dict[str, Any], payload: str | None) -> None:

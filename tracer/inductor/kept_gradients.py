@@ -1,7 +1,9 @@
 """Notes whether the gradients with which an optimizer stepped are still there when the next backward pass begins.
 
-They are if the parameter has the same gradient tensor, which nothing has written since (its version counter), and
-which is not zero. Reading a gradient waits for its device, so only the first ones are read.
+They are if the parameter has a gradient in the same memory, which nothing has written since (its version counter), and
+which is not zero. Reading a gradient waits for its device, so only the first ones are read. No weak reference to a
+tensor is kept: PyTorch refuses to swap tensors that have one, as `Module.to` may do. Gradients of tensor subclasses are
+left out, because reading a distributed one may wait for other ranks.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from stepscope.tracer.runtime.program_frames import calling_frame
 from stepscope.tracer.schema.steps import KeptGradients
 
 MOST_READ = 8
-"""Number of steps of an optimizer after which a gradient is read."""
+"""Number of times that a gradient of an optimizer is read."""
+MOST_OPTIMIZERS = 1_000
 
 
 @dataclass
@@ -27,32 +30,62 @@ class _Watched:
     name: str
     file: str | None
     line: int | None
-    parameter: ref[Any] | None = None
-    gradient: ref[Any] | None = None
+    place: tuple[int, int] | None = None
+    """Parameter group, and position in it, of the parameter whose gradient is looked at."""
+    memory: ref[Any] | None = None
+    """Storage of the gradient."""
     version: int = -1
     was_kept: bool | None = None
     """Whether the gradient of the last step was still there; None before a backward pass has begun."""
+    reads: int = 0
     kept: int = 0
     cleared: int = 0
 
     def stepped(self, optimizer: Any) -> None:
         if self.was_kept is not None:
             self.kept, self.cleared = self.kept + self.was_kept, self.cleared + (not self.was_kept)
-        parameters = [one for group in optimizer.param_groups for one in group["params"]]
-        found = [one for one in parameters if one.grad is not None and one.numel() > 0 and not one.grad.is_sparse]
-        parameter = min(found, key=lambda one: int(one.numel()), default=None)
-        self.parameter = self.gradient = self.was_kept = None
-        if parameter is not None:
-            self.parameter, self.gradient = ref(parameter), ref(parameter.grad)
-            self.version = parameter.grad._version
+        self.memory = self.was_kept = None
+        gradient = self._gradient(optimizer)
+        if gradient is None:
+            self.place = _smallest(optimizer)
+            gradient = self._gradient(optimizer)
+        if gradient is not None:
+            self.memory, self.version = ref(gradient.untyped_storage()), gradient._version
 
-    def is_kept(self) -> bool:
-        parameter = self.parameter() if self.parameter is not None else None
-        gradient: Any = self.gradient() if self.gradient is not None else None
-        is_same = gradient is not None and gradient is getattr(parameter, "grad", None)
+    def is_kept(self, optimizer: Any) -> bool:
+        gradient, memory = self._gradient(optimizer), self.memory() if self.memory is not None else None
+        is_same = gradient is not None and memory is not None and gradient.untyped_storage() is memory
         if not is_same or gradient._version != self.version:
             return False
-        return self.kept >= MOST_READ or bool(gradient.any())
+        if self.reads >= MOST_READ:
+            return self.kept > 0
+        self.reads += 1
+        return bool(gradient.any())
+
+    def _gradient(self, optimizer: Any) -> Any:
+        if self.place is None:
+            return None
+        group, position = self.place
+        parameters = [one for found in optimizer.param_groups[group : group + 1] for one in found["params"]]
+        return next((one.grad for one in parameters[position : position + 1] if _is_plain(one.grad)), None)
+
+
+def _smallest(optimizer: Any) -> tuple[int, int] | None:
+    """Return the place of the smallest parameter whose gradient can be read."""
+    found = [
+        (one.numel(), group, position)
+        for group, parameters in enumerate(optimizer.param_groups)
+        for position, one in enumerate(parameters["params"])
+        if _is_plain(one.grad)
+    ]
+    return min(found)[1:] if found else None
+
+
+def _is_plain(gradient: Any) -> bool:
+    import torch
+
+    is_strided = type(gradient) is torch.Tensor and gradient.layout is torch.strided
+    return is_strided and gradient.numel() > 0 and not gradient.is_inference()
 
 
 class GradientResets:
@@ -62,8 +95,8 @@ class GradientResets:
     gradients first, so that all backward passes until the next step must find them unchanged.
     """
 
-    def __init__(self, write: Callable[[KeptGradients], None]) -> None:
-        self._write = write
+    def __init__(self, write: Callable[[KeptGradients], None], failed: Callable[[str, BaseException], None]) -> None:
+        self._write, self._failed = write, failed
         self._watched: WeakKeyDictionary[Any, _Watched] = WeakKeyDictionary()
         self._ended: list[_Watched] = []
         """All that were watched; an optimizer may be gone when the recording ends."""
@@ -76,25 +109,35 @@ class GradientResets:
         try:
             watched = self._watched.get(optimizer)
             if watched is None:
+                if len(self._ended) == MOST_OPTIMIZERS:
+                    return
                 frame = calling_frame(sys._getframe())
                 place = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else (None, None)
                 watched = self._watched[optimizer] = _Watched(type(optimizer).__name__, *place)
                 self._ended.append(watched)
             watched.stepped(optimizer)
-        except Exception:
-            self._has_failed = True
+        except Exception as error:
+            self._stop(error)
 
     def look(self, phase: str | None) -> None:
         """Look at the gradients of the last steps if a graph of a backward pass begins. Raises nothing."""
         if self._has_failed or phase != "backward":
             return
         try:
-            with without_modes():
-                for one in self._watched.values():
-                    if one.was_kept is None or (one.was_kept and len(self._watched) > 1):
-                        one.was_kept = one.is_kept()
-        except Exception:
-            self._has_failed = True
+            watched = list(self._watched.items())
+            due = [(optimizer, one) for optimizer, one in watched
+                   if one.was_kept is None or (one.was_kept and len(watched) > 1)]  # fmt: skip
+            if due:
+                with without_modes():
+                    for optimizer, one in due:
+                        one.was_kept = one.is_kept(optimizer)
+        except Exception as error:
+            self._stop(error)
+
+    def after_fork(self) -> None:
+        """Forget the steps of the parent, which tells of them."""
+        self._watched.clear()
+        self._ended.clear()
 
     def tell(self) -> None:
         """Write a record of each optimizer that kept gradients."""
@@ -102,3 +145,7 @@ class GradientResets:
             if one.kept and not self._has_failed:
                 self._write(KeptGradients(one.name, one.kept, one.cleared, one.file, one.line))
         self._ended.clear()
+
+    def _stop(self, error: Exception) -> None:
+        self._has_failed = True
+        self._failed("gradients that are kept", error)

@@ -19,12 +19,17 @@ class OptimizerSteps:
     """Calls a function at each end of an optimizer's `step`, and another one with the record of a long step and, in the
     end, of gradients that were kept."""
 
-    def __init__(self, write: Callable[[OptimizerStep | KeptGradients], None], on_end: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        write: Callable[[OptimizerStep | KeptGradients], None],
+        on_end: Callable[[Any], None],
+        failed: Callable[[str, BaseException], None],
+    ) -> None:
         self._write, self._on_end = write, on_end
         self._began: dict[int, int] = {}
         """Begin (ns) of the step that runs, by thread."""
         self._handles: list[Any] = []
-        self.gradients = GradientResets(write)
+        self.gradients = GradientResets(write, failed)
 
     def attach(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook

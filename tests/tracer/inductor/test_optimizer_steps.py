@@ -20,7 +20,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[OptimizerStep],
     monkeypatch.setattr(optimizer_steps, "LEAST_NS", 0)
     records: list[OptimizerStep | KeptGradients] = []
     ends: list[Any] = []
-    hooks = OptimizerSteps(records.append, ends.append)
+    hooks = OptimizerSteps(records.append, ends.append, lambda where, error: pytest.fail(f"{where}: {error}"))
     hooks.attach()
     yield cast("list[OptimizerStep]", records), ends
     hooks.detach()
