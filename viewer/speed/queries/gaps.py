@@ -17,10 +17,12 @@ LEAST_SHARE, LEAST_NS = 0.25, 2_000_000
 """Minimum of the time that is outside of compiled code in a typical step, below which its places are not looked up."""
 _KINDS: tuple[PartKind, ...] = ("between", "outside", "after")
 _FALLBACKS = """
-    SELECT f.compile_id, (SELECT arg_max(c.graph, c.start_ns) FROM calls c WHERE c.log = f.log AND c.depth = 0
-           AND c.start_ns < f.start_unix_ns - l.unix_ns + l.monotonic_ns)
-    FROM compiles f JOIN logs l ON l.log = f.log
-    WHERE f.log = ? AND f.status = 'fallback' AND l.monotonic_ns IS NOT NULL
+    WITH given_up AS (
+        SELECT f.log, f.compile_id, f.start_unix_ns - l.unix_ns + l.monotonic_ns AS at_ns
+        FROM compiles f JOIN logs l ON l.log = f.log
+        WHERE f.log = ? AND f.status = 'fallback' AND l.monotonic_ns IS NOT NULL
+    ), outermost AS (SELECT log, graph, start_ns FROM calls WHERE depth = 0)
+    SELECT f.compile_id, c.graph FROM given_up f ASOF LEFT JOIN outermost c ON c.log = f.log AND c.start_ns < f.at_ns
 """
 
 
