@@ -47,7 +47,7 @@ class Subject:
         course, launch = self.course, self.course.launches[position]
         return {
             "page": f"/steps/{course.steps[position]}?log={course.log}&launch={launch}",
-            "links": [open_launch(launch), *self._map(position)],
+            "links": [open_launch(launch), *self._map(course.steps[position])],
             "rank": self.place_at(position).rank,
             "log": course.log,
             "step": course.steps[position],
