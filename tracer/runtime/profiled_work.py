@@ -17,6 +17,8 @@ AT_ONCE = 10_000
 """Maximum number of rows of a record."""
 _HOST_CALLS = "cu", "hip"
 """Begins of the names of functions of CUDA and HIP, such as ``cudaLaunchKernel`` and ``cuLaunchKernelEx``."""
+_REPLAYS = "GraphLaunch"
+"""Part of the name of each of those that submit a graph."""
 _Row = tuple[str, int, int, int, int, int | None, int | None, int | None, int]
 
 
@@ -54,7 +56,8 @@ def _rows(
         caller = host.get(number)
         thread = caller.device_resource_id if caller is not None else None
         enqueued_ns = clock(_middle_us(caller)) if caller is not None else None
-        replay = next((one for one in replays if _contains(one, thread, enqueued_ns)), None)
+        of_graph = replays if caller is not None and _REPLAYS in caller.name else ()
+        replay = next((one for one in of_graph if _contains(one, thread, enqueued_ns)), None)
         owners = _owners(events, replay)
         rows += [
             (event.name, event.device_index, event.device_resource_id, clock(_start_us(event)),

@@ -121,6 +121,17 @@ def test_work_on_several_streams_of_one_graph_has_no_order() -> None:
     assert launches((7, 13)) == [-1, -1]
 
 
+def test_other_work_that_is_enqueued_while_a_replay_is_submitted_is_not_of_its_graph() -> None:
+    replay = ReplayedWork(9, clock(0), clock(20), [0, 1], [(5, [0, 1])])
+    calls = [
+        event(7, "cudaMemcpyAsync", "CPU", False, 0, 9, 1.0, 2.0),
+        event(8, "cudaGraphLaunch", "CPU", False, 0, 9, 3.0, 4.0),
+    ]
+    work = [event(number, "work", "CUDA", False, 0, 7, 5.0 + number, 6.0 + number) for number in (7, 8)]
+    (record,) = device_work([*calls, *work], work, [replay], clock, 1, 2)
+    assert (record.call, record.launch) == ([None, 5], [-1, 0])
+
+
 def test_work_that_was_enqueued_before_has_no_thread() -> None:
     kernel = event(7, "kernel", "CUDA", False, 1, 13, 5.0, 9.0)
     (record,) = device_work([kernel], [kernel], [], clock, 1, 2)
