@@ -308,10 +308,9 @@ class Recorder(ContextDecorator):
         self._process_exit.detach()
         structured_log.remove_handler(self._tap)
         lifecycle_checks.detach()
-        self._optimizers.detach()
+        for part in (self._optimizers, *self._parts):
+            self.guarded("detach", part.detach)
         try:
-            for part in self._parts:
-                part.detach()
             if self._hook is not None:
                 self._hook.detach()
                 self.cuda_graphs.detach()
@@ -379,6 +378,7 @@ class Recorder(ContextDecorator):
         self.judge.after_fork()
         self.called = CallSites(self.write).look
         self._optimizers.gradients.after_fork()
+        self._frozen.after_fork()
         self._problems.forget()
 
     def _on_structured(self, data: bytes, metadata: dict[str, Any], payload: str | None) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.viewer.overview.queries.runs import list_runs
+from stepscope.viewer.store.open import open_trace
 from tests.capture.scripts import Scripts
 from tests.capture.test_verdicts import record
 
@@ -54,3 +56,17 @@ def test_a_frozen_weight_that_changes(
     for one in found:
         assert one.title.startswith("The frozen weight self.blocks.0.weight of graph 0 (")
         assert told in one.title
+
+
+def test_a_weight_that_can_no_longer_be_read_leaves_the_end_of_the_log(scripts: Scripts, tmp_path: Path) -> None:
+    fails = """
+def fail(weight):
+    raise RuntimeError("the device is gone")
+import stepscope.tracer.inductor.frozen_weights
+"""
+    change = "stepscope.tracer.inductor.frozen_weights._total = fail"
+    ended = scripts.run(tmp_path / "log", fails + BODY.replace("CHANGE", change).replace("STALE", "False"))
+    assert ended.returncode == 0, ended.stderr
+    assert "the recorder's detach hook failed (RuntimeError: the device is gone)" in ended.stderr
+    with open_trace(tmp_path / "log", index_dir=tmp_path / "index") as trace:
+        assert [run.complete for run in list_runs(trace)] == [True]

@@ -85,6 +85,10 @@ class FrozenWeights:
             self._tell([one for one in self._frozen if one.is_other()], None)
         self._frozen.clear()
 
+    def after_fork(self) -> None:
+        """Forget the parent's weights, which a child may not be able to read."""
+        self._frozen.clear()
+
     def look(self) -> None:
         """Record the weights that were written since the last call."""
         if self._frozen:
