@@ -322,7 +322,10 @@ def test_an_exception_that_left_a_launch(trace_of: Any) -> None:
         (finding,) = all_findings(trace_of(log))
         assert (finding.kind, finding.severity) == (kind, severity)
         if kind == "crash":
-            assert finding.title == "RuntimeError: shape in launch 18 of step 3, true_graph_0"
+            assert (
+                finding.title
+                == "true_graph_0 (model.py:12) raised RuntimeError: shape in launch 18 of step 3, true_graph_0"
+            )
 
 
 def test_other_ways_to_end(trace_of: Any) -> None:

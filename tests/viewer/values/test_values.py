@@ -233,8 +233,8 @@ def test_the_summary_shows_what_went_in_and_out(opened: Open) -> None:
     lines = summary_text(opened(log.end())).split("\n")
     assert lines[0] == "✖ fp32 overflow in matmul (model.py:10) becomes NaN in softmax (model.py:11), step 0"
     assert lines[1] == "  launch 1 of step 0"
-    assert lines[3].startswith("  the output of matmul is buf0 +inf 3 of 64, first at 2; else largest 1 (float32)")
-    assert any(line.startswith("  the output of softmax (in a kernel of 2 operators) is buf1 NaN 5") for line in lines)
+    assert lines[3].startswith("  matmul wrote buf0: +inf 3 of 64, first at 2; else largest 1 (float32)")
+    assert any(line.startswith("  softmax (in a kernel of 2 operators) wrote buf1: NaN 5") for line in lines)
     assert max(map(len, lines)) <= 100
 
 

@@ -28,6 +28,7 @@ _DEVICE_ERROR = re.compile(r"(?:(?:CUDA|HIP)(?: driver)? error|Triton Error \[(?
 _ILLEGAL_ACCESS = "CUDA error: an illegal memory access was encountered"
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t]+.*\n|\n)*(\S[^\n]*)", re.MULTILINE)
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
+_KERNEL = re.compile(r"^kernel, \S+\.cpp:\d+, ")
 _CALLED = re.compile(r"\w+")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
@@ -184,8 +185,9 @@ def one_symptom(kind: str, text: str) -> str:
 
 
 def headline(text: str) -> str:
-    """Return the first line of an exception's text, or the error inside a failed call of generated C++ code."""
-    first, _, rest = text.strip().partition("\n")
+    """Return the first line of an exception's text, without the file of a kernel that raised it, or the error inside a
+    failed call of generated C++ code."""
+    first, _, rest = _KERNEL.sub("", text.strip()).partition("\n")
     call, failed, _ = first.partition(FAILED_CALL)
     raised_in = _CALLED.match(call)
     if not failed or not rest.startswith(CALL_RAISED) or raised_in is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from stepscope.viewer.crash.queries.process_ends import headline
@@ -18,7 +17,6 @@ _RAISED = """
     ORDER BY r.time_unix_ns, r.log, c.call
 """
 _NODES = "SELECT log, compile_id, node, target, text, frame AS source FROM failed_nodes ORDER BY log, time_unix_ns"
-_KERNEL = re.compile(r"^kernel, \S+\.cpp:\d+, ")
 """Beginning of the message of a check in a C++ kernel, whose file is one of the compile cache."""
 
 
@@ -45,7 +43,7 @@ class RaisedCallRow:
     @property
     def title(self) -> str:
         """Return the type and the message in one line."""
-        said = _KERNEL.sub("", headline(self.text))
+        said = headline(self.text)
         return f"{self.type}: {said}" if said else self.type
 
 

@@ -19,9 +19,10 @@ from stepscope.viewer.crash.queries.last_seen import LastSeen, ran_before
 from stepscope.viewer.crash.queries.process_ends import RingLaunch
 from stepscope.viewer.findings.crash import suspects
 from stepscope.viewer.findings.crash.deaths import Death, cpp_facts, deaths, failed_beside, same
+from stepscope.viewer.findings.crash.raised_call import named_cause, operator_that_raised
 from stepscope.viewer.findings.crash.suspects import Suspect
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, rule_of
-from stepscope.viewer.findings.values.operations import source_line
+from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.overview.rows import Finding, Severity
 from stepscope.viewer.store.trace import Trace
 
@@ -60,7 +61,11 @@ def _finding(
         | ({"compile_id": within.compile_id} if within else {})
         | _runs(group)
     )
-    title = title_of(death) + (f", while it was compiling {within.name}" if within else "")
+    title = title_of(death)
+    if death.kind == "launch" and death.error is not None and known is not None and source is not None:
+        operator = operator_that_raised(known.detail.site, named_cause(death.error.title) or "other")
+        title = f"{operator}{place(source)} raised {death.error.title}{_where(at)}"
+    title += f", while it was compiling {within.name}" if within else ""
     return at.time_unix_ns or 0, Finding(
         kind="crash",
         severity="info" if beside else _severity(death),

@@ -105,10 +105,15 @@ def _finding(evidence: Evidence, group: list[_Told]) -> Timed:
     )
 
 
+def named_cause(told: str) -> str | None:
+    """Return the first kind of cause that an exception's type or text names."""
+    return next((name for name, sign in _CAUSES if sign.search(told)), None)
+
+
 def cause_of(row: RaisedCallRow) -> str:
     """Return the kind of cause: the first kind that the type or the text names, else ``assertion`` or ``other``."""
     told = f"{row.type}: {row.text}"
-    found = next((name for name, sign in _CAUSES if sign.search(told)), None)
+    found = named_cause(told)
     is_check = "assert" in f"{told} {row.statement}".lower() or (row.statement or "").startswith("raise ")
     return found or ("assertion" if is_check else "other")
 
@@ -119,7 +124,7 @@ def _what(trace: Trace, row: RaisedCallRow, site: SiteRow | None) -> str:
         if asserted is not None:
             return f"{program_name(trace, row.graph, asserted[1])} is not what was compiled for: {row.title}"
         return f"A compiled graph raised {row.title} before its first launch"
-    name = f"{_operator(site, row)}{place(source_line(site))}"
+    name = f"{operator_that_raised(site, cause_of(row))}{place(source_line(site))}"
     if not row.returned:
         return f"{name} raised {row.title}"
     if asserted is not None and asserted[1].startswith("buf"):
@@ -127,9 +132,9 @@ def _what(trace: Trace, row: RaisedCallRow, site: SiteRow | None) -> str:
     return f"A check after {name} raised {row.title}"
 
 
-def _operator(site: SiteRow, row: RaisedCallRow) -> str:
-    """Return the operator of a launch that is most likely to have raised."""
-    signs = _RAISING.get(cause_of(row), ())
+def operator_that_raised(site: SiteRow, cause: str) -> str:
+    """Return the operator of a launch that is most likely to have raised for a cause."""
+    signs = _RAISING.get(cause, ())
     names = (name.rpartition("aten.")[2].partition(".")[0].strip("_") for name in operators(site))
     return next((name for name in names if any(sign in name for sign in signs)), operation(site))
 

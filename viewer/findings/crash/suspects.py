@@ -14,6 +14,7 @@ from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.graphs.queries.graphs import wrapper_code
 from stepscope.viewer.graphs.queries.kernel_code import cut
 from stepscope.viewer.graphs.queries.launches import launch_detail
+from stepscope.viewer.graphs.queries.program_names import with_program_names
 from stepscope.viewer.graphs.queries.scalars import parameter_numbers
 from stepscope.viewer.graphs.rows import ArgumentRow, ScalarRow
 from stepscope.viewer.kernel_source.access_bounds import Reach, extent_bytes, reaches, user_reaches
@@ -21,6 +22,7 @@ from stepscope.viewer.kernel_source.symbol_sizes import Sizes
 from stepscope.viewer.repro.queries import shapes_of_function
 from stepscope.viewer.steps.rows import LaunchDetail
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import known_name
 from stepscope.viewer.values.queries.values import last_of_version
 from stepscope.viewer.values.rows import Element, ValueRow
 
@@ -74,7 +76,7 @@ class SuspectArgument:
     @property
     def name(self) -> str:
         item = f"[{self.tensor['item']}]" if self.tensor and self.tensor["item"] is not None else ""
-        return (self.row.buffer or self.row.name) + item
+        return known_name((self.row.buffer or self.row.name) + item, self.row.program_name)
 
     @property
     def needs_bytes(self) -> int | None:
@@ -102,10 +104,9 @@ def suspect(trace: Trace, launch: int) -> Suspect | None:
     detail = launch_detail(trace, launch)
     if detail is None:
         return None
+    (site,) = with_program_names(trace, [detail.site])
     before = {values.argument: values.before for values in detail.values}
-    arguments = [
-        one for row in detail.site.arguments for one in _arguments(trace, detail, row, before.get(row.argument, []))
-    ]
+    arguments = [one for row in site.arguments for one in _arguments(trace, detail, row, before.get(row.argument, []))]
     held = {
         row.parameter: ends
         for row in detail.site.arguments

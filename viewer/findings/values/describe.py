@@ -67,6 +67,11 @@ def describe(name: str, row: ValueRow) -> str:
     return f"{_named(name, row)} {_content(row)}"
 
 
+def sentence(subject: str, verb: str, name: str, row: ValueRow) -> str:
+    """Return what a launch read or wrote, such as ``matmul wrote buf3: +inf 5 of 8,192, first at 0``."""
+    return f"{subject} {verb} {_named(name, row)}: {_content(row)}"
+
+
 def _named(name: str, row: ValueRow) -> str:
     part = f" ({row.part})" if row.part else ""
     item = f"[{row.item}]" if row.item is not None else ""

@@ -158,14 +158,14 @@ class Told:
         return is_known and self.tracer.constant(hop) is None
 
     def _wrote(self, hop: Hop) -> str:
-        """Return a line such as ``the output of softmax (in a kernel of 11 operators) is buf4 NaN 118 of 8,192, …``."""
-        site, described = self.tracer.site(hop.flow.site), text.describe(self._label(hop), hop.row)
+        """Return a line such as ``softmax (in a kernel of 11 operators) wrote buf4: NaN 118 of 8,192, first at 0``."""
+        site, label = self.tracer.site(hop.flow.site), self._label(hop)
         if hop.row.moment == "before":
-            return f"an input of {self._name(hop)} is {described}"
+            return text.sentence(self._name(hop), "read", label, hop.row)
         kernel = f"in a kernel of {len(operators(site))} operators"
         sizes = [row.largest for one in hop.flow.inputs for row in one.before if row.largest is not None]
         within = f" ({kernel})" if text.inside(site) else ""
-        line = f"the output of {self._name(hop)}{within} is {described}"
+        line = text.sentence(f"{self._name(hop)}{within}", "wrote", label, hop.row)
         if bad_inputs(hop.flow, text.is_bad) or not sizes or kept_by_unwritten(hop.flow):
             return line
         return f"{line}, computed from finite inputs of at most {text.number(max(sizes))}"
