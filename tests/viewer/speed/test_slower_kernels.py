@@ -10,8 +10,10 @@ import pytest
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End
 from stepscope.viewer.findings import all_findings
-from stepscope.viewer.findings.speed.slower_kernels import change_point, is_apart
+from stepscope.viewer.findings.speed.slower_kernels import _Change, _proof, change_point, is_apart
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.speed.queries.kernel_courses import SiteChange
+from stepscope.viewer.speed.rows import StepSplit
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, graph, run
 
@@ -81,3 +83,12 @@ def test_times_are_apart_if_their_ranks_are() -> None:
     assert is_apart([1, 2, 3, 4, 5, 6, 7, 8], [9, 10, 11, 12, 13, 14, 15, 16])
     assert not is_apart([5] * 20, [5] * 20)
     assert not is_apart([1, 2, 3, 4, 5, 6, 7, 16], [8, 9, 10, 11, 12, 13, 14, 15])
+
+
+def test_several_kernels_that_become_slower_have_no_cause_in_one_of_them() -> None:
+    splits = [StepSplit(log=0, step=step, start_ns=0, end_ns=MS, parts=[]) for step in range(2)]
+    change = _Change(splits[:1], splits[1:], 3 * MS, 7 * MS, None)
+    sites = [SiteChange(0, name, None, MS, late * MS, 0) for name, late in (("a", 3), ("b", 3), ("c", 1))]
+    assert _proof(change, sites) == ["2 of the 3 kernels of these steps became slower."]
+    (alone,) = _proof(change, [sites[0], sites[2]])
+    assert alone.startswith("1 other kernel of these steps did not become slower, so the cause lies in")

@@ -173,6 +173,8 @@ def _proof(change: _Change, sites: Sequence[SiteChange]) -> list[str]:
     if len(factors) > 1 and slower == len(factors):
         return [f"All of the {len(factors):,} kernels became slower, as they do with a {_OTHERS}.{host}"]
     if len(factors) > 1:
+        if slower > 1:
+            return [f"{slower:,} of the {len(factors):,} kernels of these steps became slower.{host}"]
         others = f"{plural(len(factors) - slower, 'other kernel')} of these steps did not become slower"
         return [f"{others}, so the cause lies in what this kernel reads or in how it runs.{host}"]
     return [host.strip()] if host else []
