@@ -29,6 +29,7 @@ _ILLEGAL_ACCESS = "CUDA error: an illegal memory access was encountered"
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t]+.*\n|\n)*(\S[^\n]*)", re.MULTILINE)
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
 _KERNEL = re.compile(r"^kernel, \S+\.cpp:\d+, ")
+"""Beginning of the message of a check in a C++ kernel, whose file is one of the compile cache."""
 _CALLED = re.compile(r"\w+")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")

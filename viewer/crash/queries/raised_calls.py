@@ -17,7 +17,6 @@ _RAISED = """
     ORDER BY r.time_unix_ns, r.log, c.call
 """
 _NODES = "SELECT log, compile_id, node, target, text, frame AS source FROM failed_nodes ORDER BY log, time_unix_ns"
-"""Beginning of the message of a check in a C++ kernel, whose file is one of the compile cache."""
 
 
 @dataclass(frozen=True)
