@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from stepscope.tracer.schema.graphs import LaunchKind, Role
 
 CPP_FUNCTION = re.compile(r'extern "C"\s+(?:[\w:]+\s+)*?void\s+\w+\((.*?)\)\s*\{', re.S)
-TRITON_FUNCTION = re.compile(r"^@triton\.jit\s*\ndef \w+\((.*?)\)\s*(?:->[^:]*)?:", re.S | re.M)
+TRITON_FUNCTION = re.compile(r"^@triton\.jit\s*\ndef (\w+)\((.*?)\)\s*(?:->[^:]*)?:", re.S | re.M)
 MUTATED = re.compile(r"""['"]mutated_arg_names['"]: (\[[^\]]*\])""")
 CONSTANTS = re.compile(r"""['"]constants['"]: (\{.*?\})""", re.S)
 SIGNATURE = re.compile(r"""['"]signature['"]: (\{.*?\})""", re.S)
@@ -68,7 +68,7 @@ def read_definition(name: str, call: ast.Call, factory: str) -> KernelDefinition
     if factory.startswith("async_compile."):
         source = longest_string(call)
         kind: LaunchKind = "user_triton" if "user_autotune" in source else "triton"
-        return KernelDefinition(name, kind, _triton_parameters(source), _triton_constants(source))
+        return KernelDefinition(name, kind, _triton_parameters(source, _first_string(call)), _triton_constants(source))
     return None
 
 
@@ -103,14 +103,22 @@ def _cpp_role(type_name: str, name: str | None) -> Role | None:
     return "inout" if name and name.startswith("in_out_ptr") else "out"
 
 
-def _triton_parameters(source: str) -> tuple[Parameter, ...] | None:
-    function = TRITON_FUNCTION.search(source)
-    if not function:
+def _first_string(call: ast.Call) -> str | None:
+    first = call.args[0] if call.args else None
+    return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
+
+
+def _triton_parameters(source: str, kernel: str | None) -> tuple[Parameter, ...] | None:
+    """Return the parameters of the function `kernel`, since helpers, as those of scans, stand before it; else of the
+    first function."""
+    functions = list(TRITON_FUNCTION.finditer(source))
+    if not functions:
         return None
+    function = next((one for one in functions if one[1] == kernel), functions[0])
     mutated = set(_literal(MUTATED, source, list) or ()) or _stored_parameters(source)
     signature = _literal(SIGNATURE, source, dict) or {}
     parameters = []
-    for text in _split_parameters(function[1]):
+    for text in _split_parameters(function[2]):
         name, _, annotation = (part.strip() for part in text.partition(":"))
         name = name.split("=")[0].strip()
         if "constexpr" in annotation:  # an argument of 1 or None is a constant only in the signature, and is passed

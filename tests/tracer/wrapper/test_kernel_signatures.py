@@ -63,6 +63,14 @@ def test_triton_kernel() -> None:
     assert roles(definition) == [("in_ptr0", "in"), ("out_ptr0", "out"), ("xnumel", None)]
 
 
+def test_triton_kernel_behind_a_helper() -> None:
+    """The function that a scan combines elements with stands before the kernel."""
+    helper = "@triton.jit\ndef _triton_helper_fn_add0(arg0_0, arg1_0):\n    return arg0_0 + arg1_0\n"
+    source = TRITON.replace("MUTATED", "[]").replace("@triton_heuristics", f"{helper}\n@triton_heuristics")
+    found = define(f"k = async_compile.triton('triton_poi_fused_0', {source!r})")
+    assert roles(found) == [("in_ptr0", "in"), ("out_ptr0", "out"), ("xnumel", None)]
+
+
 def test_triton_kernel_that_mutates_an_input() -> None:
     mutated = TRITON.replace("MUTATED", "['in_ptr0']")
     assert roles(define(f"k = async_compile.triton('t', {mutated!r})"))[0] == ("in_ptr0", "inout")
