@@ -49,7 +49,7 @@ def found(trace: Trace) -> list[Finding]:
 def test_code_between_the_steps_is_before_the_first_call(opened: Open) -> None:
     (finding,) = found(opened(training(before=12)))
     assert finding.title == (
-        "60 % of a step (12.0 ms of 20.0 ms) is spent in code that is not compiled, between the backward pass at"
+        "60 % of a step (12.0 ms of 20.0 ms) passes outside of compiled code, between the backward pass at"
         " train.py:9 of the step before and the compiled call at train.py:7"
     )
     assert (finding.severity, finding.evidence["share"]) == ("warning", 0.6)
@@ -61,7 +61,7 @@ def test_the_time_of_the_recorder_is_left_out(opened: Open) -> None:
     log = training(before=8, between=4)
     log.record(Overhead(hook_ns=20 * 2 * MS, wall_ns=400 * MS, log_bytes=1, launches=20, failures=0))
     (finding,) = found(opened(log))
-    assert finding.title.startswith("38 % of a step (6.00 ms of 16.0 ms) is spent in code that is not compiled")
+    assert finding.title.startswith("38 % of a step (6.00 ms of 16.0 ms) passes outside of compiled code")
     assert finding.proof == ["The recorder itself takes about 2.00 ms per step in this time, which is left out here."]
 
 

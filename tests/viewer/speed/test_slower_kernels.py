@@ -10,7 +10,14 @@ import pytest
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End
 from stepscope.viewer.findings import all_findings
-from stepscope.viewer.findings.speed.slower_kernels import _Change, _proof, change_point, is_apart
+from stepscope.viewer.findings.speed.slower_kernels import (
+    _all_slower,
+    _Change,
+    _factors,
+    _proof,
+    change_point,
+    is_apart,
+)
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.speed.queries.kernel_courses import SiteChange
 from stepscope.viewer.speed.rows import StepSplit
@@ -90,5 +97,7 @@ def test_several_kernels_that_become_slower_have_no_cause_in_one_of_them() -> No
     change = _Change(splits[:1], splits[1:], 3 * MS, 7 * MS, None)
     sites = [SiteChange(0, name, None, MS, late * MS, 0) for name, late in (("a", 3), ("b", 3), ("c", 1))]
     assert _proof(change, sites) == ["2 of the 3 kernels of these steps became slower."]
+    assert not _all_slower(_factors(change, sites))
+    assert _all_slower(_factors(change, sites[:2]))
     (alone,) = _proof(change, [sites[0], sites[2]])
     assert alone.startswith("1 other kernel of these steps did not become slower, so the cause lies in")

@@ -4,7 +4,8 @@ later and an earlier step, the later one spends more time in kernels in nine of 
 deviations or more of the rank test of Mann and Whitney. The medians and the quickest tenths of both differ by a factor
 of 1.3 or more, and the medians by 15 % of a later step and 1 ms. The other host work of the steps must not have become
 slower to the same degree, because the machine may then have been busy with other programs. The finding names the kernel
-with most of the additional time, and is a warning from 30 % on."""
+with most of the additional time. It is a warning from 30 % on, unless all of several kernels became slower, which the
+machine may have caused."""
 
 from __future__ import annotations
 
@@ -126,7 +127,7 @@ def _finding(run: RunSplit, change: _Change, sites: Sequence[SiteChange]) -> Fin
     step = change.late[0].step
     return Finding(
         kind="slower_kernels",
-        severity=severity_of(excess / change.step_ns),
+        severity="info" if _all_slower(_factors(change, sites)) else severity_of(excess / change.step_ns),
         title=f"From step {step} on, kernels take {change.factor:.1f} times as long as before:"
         f" {format_ns(round(change.late_ns))} instead of {format_ns(round(change.early_ns))} per step,"
         f" {_most(change, sites)}",
@@ -166,11 +167,15 @@ def _factors(change: _Change, sites: Sequence[SiteChange]) -> list[float]:
     return [site.late_ns * scale / site.early_ns for site in sites if site.early_ns > least]
 
 
+def _all_slower(factors: Sequence[float]) -> bool:
+    return len(factors) > 1 and all(factor >= FACTOR for factor in factors)
+
+
 def _proof(change: _Change, sites: Sequence[SiteChange]) -> list[str]:
     factors = _factors(change, sites)
     host = f" The host work between them takes {change.host_factor:.1f} times as long." if change.host_factor else ""
     slower = sum(factor >= FACTOR for factor in factors)
-    if len(factors) > 1 and slower == len(factors):
+    if _all_slower(factors):
         return [f"All of the {len(factors):,} kernels became slower, as they do with a {_OTHERS}.{host}"]
     if len(factors) > 1:
         if slower > 1:

@@ -1,11 +1,12 @@
 """Code that is not compiled takes at least 25 % and 2 ms of each typical step between two calls of compiled graphs,
 before the first of them or after the last. The code at graph breaks, waiting for a DataLoader and the steps of
 optimizers of torch.optim do not count, nor does compiling, nor the recorder's own time. On a GPU the time counts as far
-as the device is idle, by the launches that were measured. Where several ranks run, the time after a backward pass does
-not count, because gradients are exchanged in it, and there is no finding if a rank is slower than the others, because
-the others wait for it. Typical steps are those of medium duration in which nothing was compiled; there must be four.
-The finding names the lines of the calls, and is a warning from 50 % on. If a function runs there that a graph break
-keeps from being compiled, there is a finding of the kind break_in_hot_loop or synchronizing_call instead."""
+as the device is idle, by the launches that were measured or profiled. Where several ranks run, the time after a
+backward pass does not count, because gradients are exchanged in it, and there is no finding if a rank is slower than
+the others, because the others wait for it. Typical steps are those of medium duration in which nothing was compiled;
+there must be four. The finding names the lines of the calls, and is a warning from 50 % on. Whether the program
+computes or waits in this time is not recorded. If a function runs there that a graph break keeps from being compiled,
+there is a finding of the kind break_in_hot_loop or synchronizing_call instead."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def _finding(evidence: Evidence, run: RunSplit, cost: GapCost) -> Finding:
     return Finding(
         kind="uncompiled_work",
         severity="warning" if cost.part_ns >= WARNING_SHARE * run.typical_ns else "info",
-        title=f"{amount(cost.part_ns, run.typical_ns)} is spent in code that is not compiled, {_where(cost)}",
+        title=f"{amount(cost.part_ns, run.typical_ns)} passes outside of compiled code, {_where(cost)}",
         rule=rule_of(__doc__),
         evidence={**facts_of(run, cost.part_ns), "times": cost.times},
         proof=_proof(cost),
