@@ -8,8 +8,9 @@ from typing import Any
 
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End, Overhead
-from stepscope.tracer.schema.steps import CallSite, OptimizerStep, StepMarks
+from stepscope.tracer.schema.steps import CallSite, OptimizerStep, StepMarks, Steps
 from stepscope.viewer.findings import all_findings
+from stepscope.viewer.overview.queries.runs import list_steps
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
@@ -42,6 +43,20 @@ def training(before: int = 0, between: int = 0, after: int = 0, optimizer: int =
     return log.record(End("exit", end))
 
 
+def serving(waiting: int) -> LogBuilder:
+    """Ten calls of 4 ms, each of which is a step, and the time (ms) between them."""
+    log = LogBuilder().record(run(guesses_steps=True)).record(graph())
+    log.record(CallSite(0, "/src/serve.py", 7, "main", "model(queue.get())"))
+    end = MONOTONIC_NS
+    for call in range(10):
+        start = end + waiting * MS
+        end = start + 4 * MS
+        calls = Calls([call], [0], [0], [call], [1], [None], [start], [4 * MS], [1], ["ok"])
+        log.record(Launches(calls, [0], [start], [start + MS]))
+        log.record(Steps([call], ["inference"], ["call"], [start], [end]))
+    return log.record(End("exit", end))
+
+
 def found(trace: Trace) -> list[Finding]:
     return [one for one in all_findings(trace) if one.kind == "uncompiled_work"]
 
@@ -55,6 +70,12 @@ def test_code_between_the_steps_is_before_the_first_call(opened: Open) -> None:
     assert (finding.severity, finding.evidence["share"]) == ("warning", 0.6)
     assert finding.source is not None
     assert finding.source.code == "loss = model(x)"
+
+
+def test_a_server_waits_between_its_steps(opened: Open) -> None:
+    trace = opened(serving(40))
+    assert {row.by for row in list_steps(trace)} == {"call"}
+    assert found(trace) == []
 
 
 def test_the_time_of_the_recorder_is_left_out(opened: Open) -> None:

@@ -3,10 +3,11 @@ before the first of them or after the last. The code at graph breaks, waiting fo
 optimizers of torch.optim do not count, nor does compiling, nor the recorder's own time. On a GPU the time counts as far
 as the device is idle, by the launches that were measured or profiled. Where several ranks run, the time after a
 backward pass does not count, because gradients are exchanged in it, and there is no finding if a rank is slower than
-the others, because the others wait for it. Typical steps are those of medium duration in which nothing was compiled;
-there must be four. The finding names the lines of the calls, and is a warning from 50 % on. Whether the program
-computes or waits in this time is not recorded. If a function runs there that a graph break keeps from being compiled,
-there is a finding of the kind break_in_hot_loop or synchronizing_call instead."""
+the others, because the others wait for it. Where each call is a step, as in a server, the time between steps does not
+count. Typical steps are those of medium duration in which nothing was compiled; there must be four. The finding names
+the lines of the calls, and is a warning from 50 % on. Whether the program computes or waits in this time is not
+recorded. If a function runs there that a graph break keeps from being compiled, there is a finding of the kind
+break_in_hot_loop or synchronizing_call instead."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from stepscope.viewer.findings.speed import slow_rank
 from stepscope.viewer.findings.speed.costly_gaps import costly_gaps
 from stepscope.viewer.findings.speed.costs import Slowness, amount, facts_of, one_per_cause, step_page
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.speed.queries.gaps import GapCost
+from stepscope.viewer.speed.queries.gaps import GapCost, logs_of_call_steps
 from stepscope.viewer.speed.rows import RunSplit
 from stepscope.viewer.text.formats import basename, format_ns
 
@@ -36,6 +37,8 @@ def find(evidence: Evidence) -> list[Timed]:
 
 def _slow(evidence: Evidence) -> Iterator[Slowness]:
     found = [(run, cost) for run, cost in costly_gaps(evidence) if not cost.fallbacks]
+    waiting = logs_of_call_steps(evidence.trace) if found else set()
+    found = [(run, cost) for run, cost in found if cost.kind != "outside" or run.log not in waiting]
     has_ranks = len({run.rank for run in evidence.runs}) > 1
     if not found or (has_ranks and slow_rank.find(evidence)):
         return

@@ -49,6 +49,11 @@ class GapCost(NamedTuple):
     """Compiles that were given up when a function was called there, so that Python runs it."""
 
 
+def logs_of_call_steps(trace: Trace) -> set[int]:
+    """Return the logs in which each call of inference is a step, as in a server."""
+    return {log for (log,) in sql.rows(trace, "SELECT DISTINCT log FROM steps WHERE by_what = 'call'")}
+
+
 def gap_costs(trace: Trace) -> dict[int, list[GapCost]]:
     """Return the gaps of each log that spends much of its typical steps outside of compiled code, the longest first."""
     return trace.once(_gap_costs)
