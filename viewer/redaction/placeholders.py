@@ -29,6 +29,8 @@ _PROGRAM_NAME = re.compile(r"([^()]+) \(([a-z]\w*)\) ")
 """A name of the program with that of the compiler behind it."""
 _LINE = re.compile(r"([^/:()]+):(\d{1,7})")
 _BETWEEN = re.compile(r"; (?!else )")
+_MOVED = re.compile(r"(.+) (wrote|read) (.+): ([^:]*)")
+"""What a launch wrote or read, whose fixed words are too few to be told from other texts by themselves."""
 _COUNTED = re.compile(r"\d[\d,]{0,20} ([a-z]{2,20})")
 _MOST_NESTED = 4
 _LONGEST_SENTENCE = 2000
@@ -108,6 +110,8 @@ class Placeholders:
         """Return a sentence of stepscope with placeholders for all that is not public; None if `text` is not one."""
         if text in own_words.texts():
             return text
+        if (moved := _MOVED.fullmatch(text)) is not None and (said := self._moved(moved, nested)) is not None:
+            return self._kept(said) if self.kept and not nested else said
         for parts in own_words.sentences() if len(text) <= _LONGEST_SENTENCE else ():
             holes = own_words.fill(parts, text)
             if holes is None:
@@ -137,6 +141,15 @@ class Placeholders:
         if comma and _is_public(name) and nested < _MOST_NESTED:
             return name + self._hole(comma + rest, nested + 1)
         return self.text(text, rules.NAME if text.isidentifier() else rules.TEXT)
+
+    def _moved(self, found: re.Match[str], nested: int) -> str | None:
+        """Return a sentence like ``matmul wrote buf3: NaN 4 of 8``, or None if it does not end in such content."""
+        subject, verb, name, content = found.groups()
+        whole, rest = self.described(f"{name} {content}"), self.described(f"buf0 {content}")
+        if whole is None or rest is None:
+            return None
+        rest = rest.removeprefix("buf0 ")
+        return f"{self._hole(subject, nested + 1)} {verb} {whole.removesuffix(f' {rest}')}: {rest}"
 
     def described(self, text: str) -> str | None:
         """Return a text like ``buf3 NaN 4 of 8``, with a placeholder for a name that is not Inductor's, or None."""

@@ -53,14 +53,13 @@ def test_tables(trace: Trace) -> None:
 def test_findings_and_the_first_page(trace: Trace) -> None:
     text = summary_text(trace)
     assert [line.strip() for line in text.splitlines() if line.startswith("  launch ")] == [
-        f"launch {number} of step {BAD_STEP}" for number in BAD
+        f"launch {BAD[0]} of step {BAD_STEP}"  # the other log has the same finding
     ]
     found = summary(trace)["findings"]
     assert [(one["launch"], one["evidence"]["launch"]) for one in found] == [(number, number) for number in BAD]
     page = Client(trace).get("/").text
     for rank, number in enumerate(BAD):
         assert f'href="/steps/{BAD_STEP}?log={rank}&amp;launch={number}"' in page
-        assert f"open launch {number}<" in page
 
 
 @pytest.mark.parametrize("number", [0, 7, 11, 14, 23])
@@ -90,9 +89,9 @@ def test_the_page_of_values(trace: Trace) -> None:
 
 def test_reports(trace: Trace) -> None:
     report, text = whole_report(trace), render_markdown(gather(trace))
-    for number in BAD:
-        assert f"open launch {number}<" in report
-        assert f"launch {number}" in text
+    assert f"open launch {BAD[0]}<" in report
+    assert f"launch {BAD[0]}" in text
+    assert f'href="#/steps/{BAD_STEP}?log=1&amp;launch={BAD[1]}"' in report
     shown = {number: step["step"] for step in data_of(report)["steps"] for number in _launches(step)}
     assert {number: EXPECTED[number][1] for number in shown} == shown
     assert set(BAD) <= set(shown)

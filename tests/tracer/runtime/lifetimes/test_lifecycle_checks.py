@@ -15,6 +15,7 @@ from torch._inductor.runtime import debug_utils
 
 import stepscope
 from stepscope.tracer import check_memory_step, track_tensor, tracked_empty_strided
+from stepscope.tracer.runtime.lifetimes import holders
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
 
@@ -42,8 +43,9 @@ def seed() -> Seed:
 
 
 @pytest.fixture(autouse=True)
-def strict() -> Iterator[None]:
-    """Mismatches raise."""
+def strict(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Mismatches raise, and a search for holders may take as long as a busy machine needs."""
+    monkeypatch.setattr(holders, "monotonic", lambda: 0.0)
     torch._dynamo.reset()
     with inductor_config.patch({"test_configs.track_memory_lifecycle": "assert", "force_disable_caches": True}):
         yield
