@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from stepscope.viewer.findings.evidence import program_name
+from stepscope.viewer.findings.evidence import open_buffer, program_name
 from stepscope.viewer.findings.values import describe as text
 from stepscope.viewer.findings.values.operations import (
     Bad,
@@ -32,7 +32,6 @@ from stepscope.viewer.graphs.rows import GraphRow, SourceLine
 from stepscope.viewer.overview.rows import ProofLink
 from stepscope.viewer.text.formats import steps_text
 from stepscope.viewer.values.queries.values import LIMITS
-from stepscope.viewer.web.addresses import slug
 
 _MOST_READ = 2
 _MASKS = ("masked_fill", "where")
@@ -108,8 +107,7 @@ class Told:
             first = grown.first
             found.append(ProofLink(f"who wrote {first.argument.buffer}", _launch_page(first)))
         if hop.argument.buffer:
-            page = f"/graphs/{self.tracer.site(hop.flow.site).graph}/buffers/{slug(hop.argument.buffer)}"
-            found.append(ProofLink(f"open {hop.argument.buffer}", page))
+            found += open_buffer(self.tracer.trace, self.tracer.site(hop.flow.site).graph, hop.argument.buffer)
         return found
 
     def _grown(self, grown: Origin, where: str, steps: str) -> str:

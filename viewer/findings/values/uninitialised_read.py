@@ -3,7 +3,7 @@ arbitrary, and so is everything computed from it. The finding is critical."""
 
 from __future__ import annotations
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, open_buffer, rule_of
 from stepscope.viewer.findings.values.operations import operation, place, source_line
 from stepscope.viewer.graphs.queries.argument_facts import UninitialisedRead, uninitialised_reads
 from stepscope.viewer.graphs.queries.graphs import site_rows
@@ -11,7 +11,6 @@ from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
-from stepscope.viewer.web.addresses import slug
 
 SUMMARY = "Uninitialised memory is read"
 TITLE_IS_MEASURED = True
@@ -36,7 +35,7 @@ def _finding(trace: Trace, group: list[UninitialisedRead]) -> Timed:
         proof=[f"{plural(sum(read.launches for read in group), 'launch')}, first in {where.text}: {site.kernel}"],
         links=[
             ProofLink(f"open launch {first.launch}", f"/steps/{first.step}?log={first.log}&launch={first.launch}"),
-            ProofLink(f"open {buffer}", f"/graphs/{first.graph}/buffers/{slug(buffer)}"),
+            *open_buffer(trace, first.graph, buffer),
         ],
         rule=rule_of(__doc__),
         evidence={
