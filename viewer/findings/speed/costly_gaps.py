@@ -10,11 +10,20 @@ from stepscope.viewer.findings.speed.costs import steady_runs, steps_of_runs
 from stepscope.viewer.speed.queries.gaps import LEAST_NS, LEAST_SHARE, GapCost, gap_costs
 from stepscope.viewer.speed.queries.launch_costs import device_time
 from stepscope.viewer.speed.rows import RunSplit
+from stepscope.viewer.store.trace import Trace
 
 
-def costly_gaps(evidence: Evidence) -> Iterator[tuple[RunSplit, GapCost]]:
-    """Yield the gaps that are worth a finding, the longest of each log first, with the run as it were without the time
+def costly_gaps(trace: Trace) -> list[tuple[RunSplit, GapCost]]:
+    """Return the gaps that are worth a finding, the longest of each log first, with the run as it were without the time
     of the recorder in gaps. On a GPU only the time counts in which the device is idle."""
+    return trace.once(_costly_gaps)
+
+
+def _costly_gaps(trace: Trace) -> list[tuple[RunSplit, GapCost]]:
+    return list(_found(Evidence(trace)))
+
+
+def _found(evidence: Evidence) -> Iterator[tuple[RunSplit, GapCost]]:
     costs = gap_costs(evidence.trace)
     runs = [run for run in steady_runs(evidence) if run.log in costs]
     on_device = [run for run in runs if any(part.kind == "launching" for part in run.parts)]

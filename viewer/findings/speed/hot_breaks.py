@@ -46,7 +46,7 @@ def _costly_breaks(evidence: Evidence, events: list[CompileEvent]) -> Iterator[H
                 of_place = [event for event in events if (event.file, event.line) == (source.file, source.line)]
                 if of_place:
                     yield HotBreak(run, part.duration_ns, of_place, False)
-    for run, cost in costly_gaps(evidence):
+    for run, cost in costly_gaps(evidence.trace):
         broken = [event for event in events if event.log == run.log and event.compile_id in cost.fallbacks]
         if broken:
             yield HotBreak(run, cost.part_ns, broken, True)

@@ -36,7 +36,7 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _slow(evidence: Evidence) -> Iterator[Slowness]:
-    found = [(run, cost) for run, cost in costly_gaps(evidence) if not cost.fallbacks]
+    found = [(run, cost) for run, cost in costly_gaps(evidence.trace) if not cost.fallbacks]
     waiting = logs_of_call_steps(evidence.trace) if found else set()
     found = [(run, cost) for run, cost in found if cost.kind != "outside" or run.log not in waiting]
     has_ranks = len({run.rank for run in evidence.runs}) > 1
