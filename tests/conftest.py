@@ -141,6 +141,14 @@ def _compiles(module: Path) -> bool:
     return in_folder or _COMPILING.search(module.read_text("utf-8")) is not None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Let each test begin with the same random numbers; nothing here imports torch for a test that does not."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(0)
+
+
 def pytest_collection_finish() -> None:
     """The garbage collector need not look at thousands of tests again and again."""
     gc.freeze()

@@ -6,7 +6,7 @@ import gzip
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -80,7 +80,7 @@ def case(number: int, logs: Mapping[str, Base]) -> Case:
     return Case(number, mutation, base, EDITS[mutation](data, random), ring=beside)
 
 
-_PACKED: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "zst": zstd.compress}
+_PACKED: dict[str, Callable[[bytes], bytes]] = {"gz": partial(gzip.compress, mtime=0), "zst": zstd.compress}
 
 
 def _unpacked(packed: bytes, form: str) -> bytes:
