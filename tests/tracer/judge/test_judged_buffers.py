@@ -62,7 +62,7 @@ def test_the_sum_of_a_mean_is_judged_where_it_is_written(is_wrong: bool, dtype: 
 
 
 def test_squares_beyond_the_range_accuse_no_kernel(tmp_path: Path) -> None:
-    x = torch.randn(256, 8, 36) * 1e30  # the mean of a few of the 512 groups becomes NaN, in the kernel or in eager code
+    x = torch.randn(256, 8, 36) * 1e30  # a few of the 512 means become NaN, in the kernel or in eager code
     found = judged(lambda one: F.group_norm(one, 2).sin(), x, folder=tmp_path)
     assert not found.buffers
     reasons = {why for call in found.calls for why in call["reasons"]}
