@@ -56,6 +56,7 @@ def trace(
     check_recompute: bool = False,
     check_eager: int | str = 0,
     judge_layers: bool = False,
+    red_zones: bool = False,
     lifetimes: str = "log",
     lifetimes_every: int | None = None,
 ) -> Recorder:

@@ -17,7 +17,7 @@ LIFETIMES = ("off", "log", "assert")
 GLOBS = ("kernels", "args", "judge_kernels")
 MOST = 2**63 - 1
 MOST_ELEMENTS = 1024
-FIXED = ("directory", "provenance", "check_recompute", "check_eager", "judge_layers", "profile")
+FIXED = ("directory", "provenance", "check_recompute", "check_eager", "judge_layers", "profile", "red_zones")
 """Settings that cannot change during a recording, since the log is open and the programs are compiled."""
 
 _JUDGE = re.compile(r"off|first|last|[0-9]{1,18}|every:[1-9][0-9]{0,17}")
@@ -84,6 +84,9 @@ class TraceConfig:
     judge_layers: bool = False
     """Whether the layers of the compile are compared where compiled and eager code differ: Dynamo's graph, that of
     AOTAutograd, those after passes, the kernels. Inductor's caches are off meanwhile."""
+    red_zones: bool = False
+    """Whether buffers that generated code allocates lie between red zones, bytes that no launch may write, which are
+    compared after each launch."""
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -105,7 +108,7 @@ class TraceConfig:
         _check_number("save_quota_bytes", self.save_quota_bytes, 0)
         if self.max_bytes_per_tensor is not None:
             _check_number("max_bytes_per_tensor", self.max_bytes_per_tensor, 1)
-        for name in ("provenance", "verify_before", "check_recompute", "judge_layers"):
+        for name in ("provenance", "verify_before", "red_zones", "check_recompute", "judge_layers"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(name, f"is {getattr(self, name)!r}; it must be True or False")
 
@@ -250,6 +253,7 @@ _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "save_quota_bytes": _bytes,
     "provenance": _flag,
     "verify_before": _flag,
+    "red_zones": _flag,
     "check_recompute": _flag,
     "judge_layers": _flag,
 }

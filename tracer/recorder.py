@@ -42,6 +42,7 @@ from stepscope.tracer.runtime.process import environment_number, run_record, unc
 from stepscope.tracer.runtime.process_exit import LONGEST_WAIT_S, ProcessExit, Reason
 from stepscope.tracer.runtime.profiling import StepProfiler
 from stepscope.tracer.runtime.raised_calls import RaisedCalls
+from stepscope.tracer.runtime.red_zones import RedZones
 from stepscope.tracer.runtime.values.save import TensorSaver, tensors_folder
 from stepscope.tracer.runtime.whole_calls import WholeCalls
 from stepscope.tracer.schema.gaps import Skipped
@@ -92,7 +93,7 @@ class Recorder(ContextDecorator):
         self.cuda_graphs = CudaGraphCalls(self, counts_nodes=self.config.profile is not None)
         self.saver = TensorSaver(tensors_folder(self._log.writer.target), self.config.save_quota_bytes)
         self._device_error: str | None = None
-        self.judge = Judge(self.config, self, self.saver)
+        self.judge, self.red_zones = Judge(self.config, self, self.saver), RedZones(self)
         self.call_raised, self.called = RaisedCalls(self.write).add, CallSites(self.write).look
 
     @property
@@ -379,6 +380,7 @@ class Recorder(ContextDecorator):
         self.called = CallSites(self.write).look
         self._optimizers.gradients.after_fork()
         self._frozen.after_fork()
+        self.red_zones.after_fork()
         self._problems.forget()
 
     def _on_structured(self, data: bytes, metadata: dict[str, Any], payload: str | None) -> None:

@@ -66,7 +66,7 @@ def main() -> int:
 
 def recorded(program: Program, folder: Path, outcome: Outcome, with_values: bool) -> None:
     level = "values" if with_values else "launches"
-    with stepscope.trace(folder / program.name, level=level, verify_before=with_values):
+    with stepscope.trace(folder / program.name, level=level, verify_before=with_values, red_zones=with_values):
         run(program, folder, stepscope.step)
     for module in wrappers():
         keep_source(module, outcome)

@@ -112,6 +112,19 @@ def freezing(folder: Path) -> None:
     assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
 
 
+def writing_past_the_end(folder: Path) -> None:
+    """An operator writes next to its output."""
+    code = (
+        "import ctypes, torch\n"
+        "@torch.library.custom_op('kinds::fill', mutates_args={'out'})\n"
+        "def fill(out: torch.Tensor) -> None: ctypes.memset(out.data_ptr(), 0, 40)\n"
+        "def filled(x): out = torch.empty_like(x); fill(out); return out + 1\n"
+        "torch.compile(filled)(torch.ones(8))"
+    )
+    stepscope = [sys.executable, "-m", "stepscope", "run", "--red-zones", "-o", str(folder / "trace"), "--"]
+    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
+
+
 def profiled(folder: Path) -> None:
     """A program with PyTorch's profiler in its second step."""
     code = "import torch; f = torch.compile(lambda x: (x @ x - 99).sqrt()); [f(torch.ones(8, 8)) for _ in range(3)]"
@@ -157,6 +170,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "waiting": (waiting, "run graph call_site launches data_wait end"),
     "optimizing": (optimizing, "run graph launches step_marks optimizer_step kept_gradients end"),
     "freezing": (freezing, "run graph launches changed_frozen_weight end"),
+    "writing past the end": (writing_past_the_end, "run graph launches red_zone_write end"),
     "profiled": (profiled, "run graph launches profiled_operator end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),
     "printed": (printed, "run graph launches values device_times skipped end"),

@@ -44,6 +44,7 @@ CONFIGS = st.builds(
     every=st.integers(1, MOST),
     max_bytes_per_tensor=st.none() | st.integers(1, MOST),
     verify_before=st.booleans(),
+    red_zones=st.booleans(),
     save_quota_bytes=st.integers(0, MOST),
     profile=st.none() | STEPS,
     check_recompute=st.booleans(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -68,6 +68,11 @@ if _ss_judge is not None:
     _ss_judge.{method}({site}_ss_values)
 """
 """Hook of a judged call, which is in the code only while some step is to be judged."""
+AROUND = '{name} = "stepscope hooks".red_zones.around(_ss_call, {name!r}, {name})'
+LOOK = '"stepscope hooks".red_zones.look(_ss_call, {site})'
+AROUND = '{name} = "stepscope hooks".red_zones.around(_ss_call, "{name}", {name})'
+LOOK = '"stepscope hooks".red_zones.look(_ss_call, {site})'
+"""Hooks of red zones, which are in the code only while these are wanted."""
 SYMBOLS = '"stepscope hooks".symbols(_ss_call, {numbers}, _ss_values)'
 READ = """
 if _ss_read is not None:
@@ -129,7 +134,7 @@ def swap(
     and the first `Swap` restores the original code.
     """
     ticks = PYTHON_TICKS if hooks.tick_type is None else COMPILED_TICKS
-    tree = instrumented(source, points, plan, ticks, judge)
+    tree = instrumented(source, points, plan, ticks, judge, has_red_zones=hooks.red_zones is not None)
     pairs = _pairs(module, source, hooks, compile(tree, path, "exec", dont_inherit=True))
     result = Swap([(weakref.ref(function), function.__code__) for function, _ in pairs])
     for function, replacement in pairs:
@@ -160,9 +165,11 @@ def instrumented(
     plan: int,
     ticks: TickStatements,
     judge: Sequence[FunctionPlan] = (),
+    *,
+    has_red_zones: bool = False,
 ) -> ast.Module:
     """Insert the hooks into the syntax tree of `source`, and return the tree."""
-    hooks = _Hooks(source, points, ticks, judge)
+    hooks = _Hooks(source, points, ticks, judge, has_red_zones=has_red_zones)
     names = f"{ticks.names}; _ss_judge = _ss_call.judge" if judge else ticks.names
     for number, (_, function) in enumerate(wrapper_functions(source.tree)):
         hooks.first = min(_sites(hooks.launches, function), default=0)
@@ -204,6 +211,8 @@ class _Hooks:
         points: Sequence[ReadPoint],
         ticks: TickStatements,
         judge: Sequence[FunctionPlan] = (),
+        *,
+        has_red_zones: bool = False,
     ) -> None:
         self.ticks = ticks
         self.launches = {launch.statement: launch for launch in source.launches}
@@ -221,6 +230,8 @@ class _Hooks:
             hook = _hook(SEE_STORAGES.format(point=number), storage_point.expressions, storage_point.statement)
             self.storages.setdefault((storage_point.statement, storage_point.moment), []).extend(hook)
 
+        self.zones = dict(_zones(source)) if has_red_zones else {}
+        """Hooks of red zones after a statement."""
         self.judged: dict[ast.stmt, tuple[list[ast.stmt], list[ast.stmt]]] = {}
         """Hooks of the judge before and after a statement."""
         for one in judge:
@@ -262,7 +273,7 @@ class _Hooks:
         then = [*self.symbols.get(statement, []), *self.storages.get((statement, "after"), [])]
         then += self.reads.get((statement, "after"), [])
         judge, verdict = self.judged.get(statement, ([], []))
-        reads, then = [*reads, *judge], [*verdict, *then]
+        reads, then = [*reads, *judge], [*self.zones.get(statement, []), *verdict, *then]
         if launch is None:
             return [*reads, statement, *then]
         before, core, after = _with_hooks(statement, launch, launch.site.site - self.first, self.ticks)
@@ -275,6 +286,18 @@ class _Hooks:
         if isinstance(statement, ast.Return):
             return [*reads, *before, core, *after[:-1], *then, after[-1]]
         return [*reads, *before, core, *after, *then]
+
+
+def _zones(source: WrapperSource) -> Iterator[tuple[ast.stmt, list[ast.stmt]]]:
+    """Yield the statements that allocate buffers or launch kernels, each with its hooks of red zones."""
+    for statement, events in source.events.items():
+        hooks: list[ast.stmt] = []
+        for event in events:
+            if isinstance(event, LaunchStatement):
+                hooks += _hook(LOOK.format(site=event.site.site), [], statement)
+            elif event.event in ("allocate", "pool"):
+                hooks += _hook(AROUND.format(name=event.buffer), [], statement)
+        yield statement, hooks
 
 
 def _with_hooks(

@@ -28,6 +28,7 @@ from stepscope.tracer.inductor.triton_configs import TritonConfigs
 from stepscope.tracer.inductor.unrecorded import is_hidden
 from stepscope.tracer.judge.plan import plans_of
 from stepscope.tracer.runtime import launches, ticks
+from stepscope.tracer.runtime.red_zones import RedZones
 from stepscope.tracer.schema.constants import CACHED_ESTIMATE, CPP_WRAPPER
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.graphs import CppCode, Graph, Provenance
@@ -46,11 +47,14 @@ if TYPE_CHECKING:
 JUDGED_TAG = "stepscope-judge"
 """Part of cache keys while a run is judged, so that no graph comes from a cache without what the judge needs."""
 COMPILED_UNSEEN = "the graph came from a cache and was compiled without stepscope"
+NO_ZONES = "the graph runs in a CUDA graph, whose memory PyTorch keeps account of"
 UNKNOWN_STATEMENTS = 20
 
 
 class WrapperSink(launches.CallSink, PlanSink, Protocol):
     """The part of the recorder that this hook and the hooks in wrappers need."""
+
+    red_zones: RedZones
 
     def graph(self, record: Graph, source: str | None) -> None: ...
     def provenance(self, record: Provenance) -> None: ...
@@ -199,6 +203,12 @@ class WrapperHook:
             except Exception as error:
                 self._sink.failed("judge", error)
 
+    def _plan_red_zones(self, wrapper: WrapperSource, hooks: launches.GraphHooks, graph: int) -> None:
+        if self._config.red_zones and wrapper.is_cuda and compat.uses_cuda_graphs():
+            self._sink.skipped(Skipped("red zones", NO_ZONES, graph))
+        elif self._config.red_zones:
+            hooks.red_zones = self._sink.red_zones
+
     def after_fork(self) -> None:
         """Replace the lock in a forked child, where the thread that has acquired it may not exist."""
         self._lock = threading.RLock()
@@ -281,6 +291,7 @@ class WrapperHook:
             self._sink, graph, frame_of(graph), code_swap.shapes(wrapper), _capture_check(wrapper),
             storages_at_points(wrapper), expected, ticks.tick_type(), compat.backward_check(),
         )  # fmt: skip
+        self._plan_red_zones(wrapper, hooks, number)
         try:
             with self._lock:
                 points = self._plan(wrapper, hooks)

@@ -25,6 +25,7 @@ from stepscope.tracer.runtime.device.times import EventTimer
 from stepscope.tracer.runtime.lifetimes.call_layouts import AssertSink, CallLayouts
 from stepscope.tracer.runtime.lifetimes.tracker import SPARSE, Tracker, close
 from stepscope.tracer.runtime.profiling import StepProfiler
+from stepscope.tracer.runtime.red_zones import RedZones
 from stepscope.tracer.runtime.ticks import Tick, TickType
 from stepscope.tracer.runtime.values.reading import ReadPlan
 from stepscope.tracer.schema.gaps import Skipped
@@ -86,6 +87,8 @@ class GraphHooks:
         """Plans of reads, by the index in the wrapper's code; running code may use an earlier plan."""
         self.judged: Sequence[FunctionPlan] = ()
         """Plans by which the functions are judged, in their order; empty if no step is judged."""
+        self.red_zones: RedZones | None = None
+        """Red zones around the buffers that the wrapper allocates; None if there are none."""
         self.snodes = {site.site: site.snodes or [] for site in graph.sites}
         """Operations of the schedule that each launch site computes."""
         self.sink, self._frame, self._phase = sink, frame, graph.phase

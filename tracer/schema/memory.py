@@ -212,6 +212,31 @@ class MemoryStepMismatch(Record):
 
 
 @dataclass(frozen=True)
+class RedZoneWrite(Record):
+    """Bytes of a red zone, which no launch may write, had changed after a launch. Each site, buffer and side has one
+    record."""
+
+    KIND: ClassVar[str] = "red_zone_write"
+    TABLE: ClassVar[str | None] = "red_zone_writes"
+
+    graph: int
+    call: int
+    step: int
+    site: int
+    launch: int
+    """The position of the launch in its call."""
+    buffer_graph: int
+    """The graph that allocated the buffer, which may be another one than that of the launch."""
+    buffer: str
+    side: Literal["before", "after"]
+    """``after``: the bytes follow the end of the buffer; ``before``: they precede its first byte."""
+    distance: int
+    """The number of bytes between the buffer and the nearest byte that had changed."""
+    changed_bytes: int
+    """The number of bytes that had changed within the 4,096 bytes of the red zone."""
+
+
+@dataclass(frozen=True)
 class Growth(Record):
     """The storages that steps have left alive when the recording ends, as columns.
 

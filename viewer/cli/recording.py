@@ -89,6 +89,9 @@ FOLDER = file_option(metavar="DIR", default="stepscope_trace", help="Write the l
     "--verify-before", is_flag=True, help="Read tensors again before each launch, to find writes that no launch made."
 )
 @click.option(
+    "--red-zones", is_flag=True, help="Surround buffers with bytes that no launch may write, to find kernels that do."
+)
+@click.option(
     "--save-quota",
     metavar="BYTES",
     default="1GB",

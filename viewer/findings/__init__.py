@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _OF_RECORDERS = (
     "judged.wrong_kernel", "judged.clobbered_input", "judged.eager_rounding", "judged.layer_difference",
     "values.nonfinite", "values.uninitialised_read", "values.storage_overlap", "values.changed_without_writer",
+    "values.red_zone_write",
     "values.nondeterministic", "values.changed_saved_tensor", "values.other_recomputation", "values.hidden_alias",
     "values.unwritten_result",
     "values.exploding_values", "values.parameter_jump", "values.lost_update", "values.dead_activation",

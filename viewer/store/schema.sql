@@ -159,6 +159,10 @@ CREATE TABLE changed_frozen_weights ( -- weights of which freezing made constant
     log BIGINT, time_unix_ns BIGINT, compile_id VARCHAR, name VARCHAR,
     ns BIGINT                        -- begin of the first call after the change; NULL if it was not seen
 );
+CREATE TABLE red_zone_writes (       -- launches that wrote next to a buffer; position of the launch in its call
+    log BIGINT, time_unix_ns BIGINT, graph BIGINT, call BIGINT, step BIGINT, site BIGINT, launch BIGINT,
+    buffer_graph BIGINT, buffer VARCHAR, side VARCHAR, distance BIGINT, changed_bytes BIGINT
+);
 CREATE TABLE data_waits (            -- waits for a batch of a DataLoader
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,
     workers BIGINT,                  -- num_workers of the loader; NULL if unknown

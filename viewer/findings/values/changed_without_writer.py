@@ -21,6 +21,7 @@ TITLE_IS_MEASURED = True
 
 MOST_FINDINGS = 10
 _COMPARED = ("min", "max", "mean", "std", "zero", "nan")
+_HINT = "Record with --red-zones to see whether a launch writes past the end of its buffer."
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -39,6 +40,7 @@ def _finding(trace: Trace, change: ChangedValue) -> Timed:
     where, name = launch_place(trace, row.launch), program_name(trace, change.graph, change.name)
     kernel, verb = sites[row.site].kernel, "written by" if written.moment == "after" else "read at"
     was = f"{describe(name, written)}, {verb} launch {written.launch}: {sites[written.site].kernel}"
+    hint = [] if row.moment == "after" else [_HINT]
     if row.moment == "after":
         line = place(source_line(sites[row.site]))
         title = f"The custom operator {operator_name(kernel)} changed {name} without declaring it{line}, {where.text}"
@@ -48,7 +50,7 @@ def _finding(trace: Trace, change: ChangedValue) -> Timed:
         kind="changed_without_writer",
         severity="critical",
         title=title,
-        proof=[was, f"{describe(name, row)}, {row.moment} launch {row.launch}"],
+        proof=[was, f"{describe(name, row)}, {row.moment} launch {row.launch}", *hint],
         links=[
             ProofLink(f"open launch {row.launch}", f"/steps/{change.step}?log={change.log}&launch={row.launch}"),
             open_launch(written.launch),
