@@ -112,7 +112,7 @@ def freezing(folder: Path) -> None:
     assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
 
 
-def writing_past_the_end(folder: Path) -> None:
+def straying(folder: Path) -> None:
     """An operator writes next to its output."""
     code = (
         "import ctypes, torch\n"
@@ -170,7 +170,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "waiting": (waiting, "run graph call_site launches data_wait end"),
     "optimizing": (optimizing, "run graph launches step_marks optimizer_step kept_gradients end"),
     "freezing": (freezing, "run graph launches changed_frozen_weight end"),
-    "writing past the end": (writing_past_the_end, "run graph launches red_zone_write end"),
+    "straying": (straying, "run graph launches red_zone_write end"),
     "profiled": (profiled, "run graph launches profiled_operator end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),
     "printed": (printed, "run graph launches values device_times skipped end"),
