@@ -156,6 +156,5 @@ def _torch_records(log: LogBuilder) -> None:
     log.torch(
         "chromium_event", {}, orjson.dumps({"ph": "M", "name": "process_name", "args": {"name": secret("process")}})
     )
-    synthetic.compile_records(
-        log, 1, 0, fail_type=secret("class"), fail_reason=secret("exception"), **{secret("metric"): 1}
-    )
+    metrics: dict[str, Any] = {secret("metric"): 1}
+    synthetic.compile_records(log, 1, 0, fail_type=secret("class"), fail_reason=secret("exception"), **metrics)

@@ -216,7 +216,9 @@ def recorded(steps: int = 3, end: bool = True, **run_changes: Any) -> LogBuilder
     return log
 
 
-def compile_records(log: LogBuilder, frame: int = 0, number: int = 0, **metrics: Any) -> LogBuilder:
+def compile_records(
+    log: LogBuilder, frame: int = 0, number: int = 0, *, has_code: bool = True, **metrics: Any
+) -> LogBuilder:
     """Add PyTorch's records of a compile: string table, stack, spans, cache, code and metrics."""
     ids: Any = {"frame_id": frame, "frame_compile_id": number, "attempt": 0}
     micros = (UNIX_NS + 1_000_000_000) // 1000
@@ -226,7 +228,8 @@ def compile_records(log: LogBuilder, frame: int = 0, number: int = 0, **metrics:
         span = {"name": "dynamo", "ph": phase, "ts": at, "tid": 0, "args": {"compile_id": f"{frame}/{number}"}}
         log.torch("chromium_event", {}, orjson.dumps(span), **ids)
     log.artifact("fx_graph_cache_miss", b'{"key": "abc"}', **ids)
-    log.torch("inductor_output_code", {"filename": "/tmp/x/cwrapper.py"}, WRAPPER.encode(), **ids)
+    if has_code:
+        log.torch("inductor_output_code", {"filename": "/tmp/x/cwrapper.py"}, WRAPPER.encode(), **ids)
     values = {
         "co_name": "forward", "co_filename": "/src/model.py", "co_firstlineno": 10, "fail_type": None,
         "fail_reason": None, "restart_reasons": [], "has_guarded_code": True, "duration_us": 1500,

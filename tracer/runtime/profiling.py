@@ -84,7 +84,8 @@ class StepProfiler:
             self._sink.skipped(Skipped(_WHAT, "the program runs PyTorch's profiler itself"))
             return
         on_device = [ProfilerActivity.CUDA] if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-        found = profile(activities=[ProfilerActivity.CPU, *on_device])
+        # Without `acc_events`, torch 2.11 warns the program that a later cycle would lose events.
+        found = profile(activities=[ProfilerActivity.CPU, *on_device], acc_events=True)
         found.start()
         self._began_ns, self._sink.cuda_graphs.profiled = perf_counter_ns(), []
         widths = []

@@ -133,23 +133,29 @@ def failed_at_a_break(number: int, *reasons: bytes) -> LogBuilder:
         log.artifact("dynamo_graph_break_reason", reason, "string", **ids(0, number, attempt))
     log.artifact("dynamo_error", b"Traceback\ntorch._dynamo.exc.Unsupported: no RNN", "string", **ids(0, number, 1))
     failed = {"fail_type": "Unsupported", "fail_reason": "no RNN\n  Explanation: none", "has_guarded_code": False}
-    return compile_records(log, 0, number, **failed)
+    return compile_records(log, 0, number, has_code=False, **failed)
+
+
+SKIPPED = (
+    b"Failed to handle graph break gracefully. Skipping the function and falling back to eager. "
+    b"Graph break encountered:\n\nFailed to trace builtin operator\n  Explanation: x\n\nUser code traceback:\n"
+    b'  File "/src/model.py", line 5, in f\n    print("hello")\n'
+)
+WHOLE = "Graph break in forward (model.py:10): Failed to trace builtin operator; the whole function ran in Python"
 
 
 def test_a_function_that_dynamo_skips_at_a_graph_break_is_no_failed_compile(opened: Open) -> None:
-    skipped = (
-        b"Failed to handle graph break gracefully. Skipping the function and falling back to eager. "
-        b"Graph break encountered:\n\nFailed to trace builtin operator\n  Explanation: x\n\nUser code traceback:\n"
-        b'  File "/src/model.py", line 5, in f\n    print("hello")\n'
-    )
-    trace = opened(failed_at_a_break(0, GRAPH_BREAK, skipped))
+    trace = opened(failed_at_a_break(0, GRAPH_BREAK, SKIPPED))
     finding = only(trace)
-    assert (finding.kind, finding.severity, finding.evidence["breaks"]) == ("graph_break", "info", 1)
-    assert finding.title == (
-        "Graph break in forward (model.py:10): Failed to trace builtin operator; the whole function ran in Python"
-    )
+    assert (finding.kind, finding.severity, finding.evidence["breaks"]) == ("graph_break", "warning", 1)
+    assert finding.title == f"{WHOLE}, and nothing was compiled in this run"
     (row,) = list_compiles(trace)
     assert (row.status, row.failure) == ("fallback", None)
+
+
+def test_a_function_that_dynamo_skips_beside_one_that_it_compiles_is_information(opened: Open) -> None:
+    finding = only(opened(compile_records(failed_at_a_break(0, GRAPH_BREAK, SKIPPED), 1, 0)))
+    assert (finding.severity, finding.title) == ("info", WHOLE)
 
 
 def test_what_dynamo_does_not_skip_is_a_failed_compile(opened: Open) -> None:

@@ -30,11 +30,19 @@ _COMPILES = """
            coalesce(artifacts, 0)
     FROM compiles LEFT JOIN held USING (log, compile_id) WHERE {these} ORDER BY log, start_unix_ns, compile
 """
+_WITHOUT_EFFECT = """
+    SELECT log FROM compiles GROUP BY log HAVING bool_and(status = 'fallback') AND log NOT IN (SELECT log FROM graphs)
+"""
 
 
 def list_compiles(trace: Trace) -> list[CompileRow]:
     """Return all compiles, by log and start time."""
     return [CompileRow(*row) for row in sql.rows(trace, _COMPILES.format(these="true"))]
+
+
+def logs_without_effect(trace: Trace) -> set[int]:
+    """Return the logs in which functions were compiled, and each of them ran in Python instead."""
+    return {log for (log,) in sql.rows(trace, _WITHOUT_EFFECT)}
 
 
 def output_codes(trace: Trace, rows: Sequence[CompileRow]) -> list[int]:

@@ -5,12 +5,14 @@ function returns. The finding gives the size of such a tensor where launches ran
 backward or a later call used, or that were never freed, are left out; a tensor that the function also returns cannot be
 told apart. The finding also names tensors of at least the same size that the rest of the function used first: the code
 after the graph made them, or the caller holds them as arguments. A break that holds nothing and takes much of each step
-has a finding of the kind break_in_hot_loop or synchronizing_call instead."""
+has a finding of the kind break_in_hot_loop or synchronizing_call instead. The finding is information, and a warning if
+every function that was compiled in a log ran in Python like this, so that torch.compile had no effect there."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stepscope.viewer.compiles.queries.compiles import logs_without_effect
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
@@ -46,7 +48,8 @@ def find(evidence: Evidence) -> list[Timed]:
         held = held_across_breaks(evidence.trace)
     costly = {(one.events[0].file, one.events[0].line) for one in hot_breaks(evidence)} if events else set()
     groups = grouped(events, _cause)
-    found = [(group, _finding(group, held)) for group in groups]
+    without_effect = logs_without_effect(evidence.trace) if events else set()
+    found = [(group, _finding(group, held, without_effect)) for group in groups]
     return [one for group, one in found if (group[0].file, group[0].line) not in costly or one[1].proof]
 
 
@@ -55,14 +58,16 @@ def _cause(event: CompileEvent) -> tuple[str, str | None, int | None]:
     return event.cause, source.file if source else None, source.line if source else None
 
 
-def _finding(group: list[CompileEvent], all_held: list[HeldBuffer] | None) -> Timed:
+def _finding(group: list[CompileEvent], all_held: list[HeldBuffer] | None, without_effect: set[int]) -> Timed:
     first = group[0]
     compiles = dict.fromkeys((event.log, event.compile_id) for event in group)
     held = [one for one in all_held or () if (one.log, one.compile_id) in compiles]
+    is_all = first.log in without_effect
     whole = "; the whole function ran in Python" if first.status == "fallback" else ""
+    whole += ", and nothing was compiled in this run" if is_all else ""
     return first.time_ns, Finding(
         kind="graph_break",
-        severity="info",
+        severity="warning" if is_all else "info",
         title=f"Graph break in {first.name}{times(len(compiles))}: {first.cause}{whole}{_holds(held)}",
         rule=rule_of(__doc__),
         evidence={
