@@ -13,6 +13,7 @@ from stepscope.tracer.schema.process_ends import End
 from stepscope.tracer.schema.profiles import DeviceWork
 from stepscope.tracer.schema.steps import StepMarks
 from stepscope.viewer.findings import all_findings
+from stepscope.viewer.speed.queries.runs import run_splits
 from stepscope.viewer.store.trace import Trace
 from tests.logs.planted import machine
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, argument, graph, run
@@ -88,3 +89,13 @@ def test_work_that_the_profiler_saw_counts_instead_of_measured_calls(opened: Ope
     assert finding.title.startswith("Host-bound: the device is idle 80 % of a step (10.0 ms)")
     assert finding.title.endswith("and running them 2.00 ms")
     assert "host_bound" not in kinds(opened(on_gpu("high", 4000, (500, 500), profiled_us=7000)))
+
+
+def test_a_device_that_works_all_the_time_is_the_verdict(opened: Open) -> None:
+    (run_of_log,) = run_splits(opened(on_gpu("high", 100, (6000, 3000))))
+    assert run_of_log.verdict == "The device works for 90 % of a step (9.00 ms of 10.0 ms)."
+    (run_of_log,) = run_splits(opened(on_gpu("high", 100, (3000, 3000))))
+    assert run_of_log.verdict == (
+        "98 % of a step (9.80 ms of 10.0 ms) passes between the end of one step and the first compiled graph of the"
+        " next."
+    )

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.queries.runs import list_runs
+from stepscope.viewer.speed.queries.launch_costs import device_time
 from stepscope.viewer.speed.queries.splits import all_splits
 from stepscope.viewer.speed.queries.verdict import run_verdict
 from stepscope.viewer.speed.rows import PART_NAMES, Part, PartKind, RunSplit, StepSplit, TypicalSteps, in_order
@@ -29,7 +30,14 @@ def typical_steps(trace: Trace) -> dict[int, TypicalSteps]:
 
 def _all(trace: Trace) -> list[tuple[RunSplit, TypicalSteps]]:
     ranks = {run.log: run.rank for run in list_runs(trace)}
-    return [_run(log, ranks.get(log), list(splits.values())) for log, splits in all_splits(trace)]
+    found = [_run(log, ranks.get(log), list(splits.values())) for log, splits in all_splits(trace)]
+    launching = {run.log: typical.steps for run, typical in found if "launching" in typical.times}
+    busy = device_time(trace, launching) if launching else {}
+    return [(replace(run, verdict=run_verdict(run, _each(busy.get(run.log), run))), typical) for run, typical in found]
+
+
+def _each(total_ns: int | None, run: RunSplit) -> int | None:
+    return round(total_ns / run.typical_steps) if total_ns is not None and run.typical_steps else None
 
 
 def _run(log: int, rank: int | None, splits: Sequence[StepSplit]) -> tuple[RunSplit, TypicalSteps]:
@@ -40,7 +48,7 @@ def _run(log: int, rank: int | None, splits: Sequence[StepSplit]) -> tuple[RunSp
     mean_ns = sum(part.duration_ns for part in parts)
     run = RunSplit(log, rank, len(splits), total, compiling, len(typical), mean_ns, parts, None)
     times: dict[PartKind, list[int]] = {kind: [one.of(kind) for one in typical] for kind in PART_NAMES}
-    return replace(run, verdict=run_verdict(run)), TypicalSteps(
+    return run, TypicalSteps(
         [one.step for one in typical],
         [(one.start_ns, one.end_ns) for one in typical],
         {kind: of_steps for kind, of_steps in times.items() if any(of_steps)},

@@ -9,6 +9,8 @@ from stepscope.viewer.text.formats import format_ns, plural
 
 MOSTLY_COMPILING = 0.5
 """Share of the time of a run from which its verdict is about compilation."""
+DEVICE_BOUND = 0.75
+"""Share of the time of a step from which the work of the device is its verdict, since the host waits for it."""
 
 
 def share_text(part_ns: int, whole_ns: int) -> str:
@@ -22,14 +24,21 @@ def step_verdict(split: StepSplit) -> str | None:
     return _largest(split.parts, split.duration_ns, "this step")
 
 
-def run_verdict(run: RunSplit) -> str | None:
-    """Return what takes most of the time of a run, or of a typical step of it."""
+def run_verdict(run: RunSplit, busy_ns: int | None = None) -> str | None:
+    """Return what takes most of the time of a run, or of a typical step of it, in which devices work for `busy_ns`."""
     if run.steps > 1 and run.compile_ns >= MOSTLY_COMPILING * run.duration_ns:
         took = f"{format_ns(run.compile_ns)} of the {format_ns(run.duration_ns)} of {run.steps:,} steps"
-        rest = _largest(run.parts, run.typical_ns, "a step that compiles nothing") if run.typical_steps else None
+        rest = _of_step(run, busy_ns, "a step that compiles nothing") if run.typical_steps else None
         is_quiet = all(part.kind != "compile" for part in run.parts)
         return f"Compilation took {took}." + (f" {rest}" if rest and is_quiet else "")
-    return _largest(run.parts, run.typical_ns, "a step")
+    return _of_step(run, busy_ns, "a step")
+
+
+def _of_step(run: RunSplit, busy_ns: int | None, what: str) -> str | None:
+    if busy_ns is None or busy_ns < DEVICE_BOUND * run.typical_ns:
+        return _largest(run.parts, run.typical_ns, what)
+    times = f"{format_ns(busy_ns)} of {format_ns(run.typical_ns)}"
+    return f"The device works for {share_text(min(busy_ns, run.typical_ns), run.typical_ns)} of {what} ({times})."
 
 
 def device_text(time: DeviceTime) -> str:
