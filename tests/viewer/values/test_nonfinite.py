@@ -230,6 +230,21 @@ class TestInfinities:
         assert (operation(site, bad="-inf"), source_line(site, bad="-inf")) == ("log", lines[1])
         assert (operation(site, bad="inf"), source_line(site, bad="inf")) == ("div", lines[0])
 
+    def test_the_backward_of_a_logarithm_and_not_of_a_mean(self, opened: Open) -> None:
+        program = Program().launch(
+            "cpp_fused_div_mul_where_0", ["tangents_1"], ["buf0"], "cpp", ["aten.div", "aten.mul"]
+        )
+        log = ValueLog(program)
+        log.call(program, buf0=NAN)
+        (site,) = site_rows(opened(log.end()), [0])
+        lines = [
+            SourceLine("model.py", 11, "f", "loss = (0.5 * (x.square() - 1) - log_x).sum(1).mean()"),
+            SourceLine("model.py", 12, "f", "log_x = torch.where(x > 0, torch.log(x), torch.zeros_like(x))"),
+        ]
+        site = replace(site, stacks=[[line] for line in lines])
+        assert source_line(site, backward=True) == lines[1]
+        assert operation(site, backward=True) == "the backward of log"
+
 
 class TestCameIn:
     def test_from_outside(self, opened: Open) -> None:

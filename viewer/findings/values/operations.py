@@ -54,6 +54,7 @@ _AOTI = re.compile(r"aoti_torch_(?:cpu_|cuda_|xpu_)?_?(\w+?)(?:_out)?")
 _DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
 _MOST_NAMED = 4
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")
 
 
 def operators(site: SiteRow) -> list[str]:
@@ -114,13 +115,13 @@ def source_line(site: SiteRow, *, bad: Bad = "nan", backward: bool = False) -> S
     """Return the line of the model that a launch computes, of several the one most likely to make `bad` elements.
 
     In a `backward` graph the kernel's name has the operators of the gradient, so the code of the line alone counts.
-    The gradients of softmax and exp are products of finite elements.
+    The gradients of softmax, exp and squares are products of finite elements.
     """
     bad = _bad_of(site, bad)
-    names = [name for name in RISKY if name not in ("softmax", "exp")] if backward else [site.kernel]
+    names = [name for name in RISKY if name not in ("softmax", "exp", "pow")] if backward else [site.kernel]
 
     def weight(line: SourceLine) -> tuple[bool, bool, int]:
-        risks = _risks(line.code, names, bad)
+        risks = _risks(_calls(line.code) if backward else line.code, names, bad)
         return bad == "-inf" and "log" in risks, risks != ["div"] or "/" in line.code, len(risks)
 
     return max((stack[-1] for stack in site.stacks if stack), key=weight, default=None)
@@ -186,6 +187,11 @@ def _plain(name: str) -> str:
     if "scaled_dot_product" in bare:
         return "scaled_dot_product_attention"
     return _PLAIN.get(bare, bare)
+
+
+def _calls(code: str) -> str:
+    """Return the line of the model without names that it calls no operator by, such as ``log_std``."""
+    return _NAME.sub("", code.partition("#")[0])
 
 
 def _risks(code: str, names: Sequence[str], bad: Bad) -> list[str]:
