@@ -59,6 +59,18 @@ def test_what_a_run_that_ended_left_is_not_guessed(opened: Open) -> None:
     assert left_behind(trace) is None
 
 
+@pytest.mark.parametrize(("steps", "keep", "is_told"), [(8, 99, True), (5, 99, False), (9, 6, False)])
+def test_what_was_freed_after_the_last_call(opened: Open, steps: int, keep: int, is_told: bool) -> None:
+    """As where the function that keeps all losses returns before the recording ends; a window is no growth."""
+    dead = [(2 * step, 4, start_of(steps)) for step in range(max(0, steps - keep), steps)]
+    log = training(steps, keep=keep, end=False).record(lifetimes([], [], dead)).record(End("exit", start_of(steps + 1)))
+    found = growth_in(opened(log))
+    assert [(one.severity, one.buffer) for one in found] == [("info", "buf2")] * is_told
+    for one in found:
+        assert one.title.startswith("Memory grew by 64 B per step: buf2 of 0/0 forward (model.py:12) of each step")
+        assert one.proof[0].startswith("8 storages of steps 0 to 7, 512 B together, were freed only after the last")
+
+
 def test_a_killed_log_beside_one_that_ended(opened: Open) -> None:
     trace = opened(training(6, keep=99, end=False))
     assert {row.step for row in left_behind(trace) or ()} == {0, 1, 2, 3, 4}

@@ -4,7 +4,9 @@ off (the holders are then unknown). Two patterns are not growth: buffers that on
 warm-up and optimizer state do; and a sliding window, where buffers of earlier steps were freed after the same number of
 steps. Buffers with the same holders share one finding; buffers without a known holder each have their own. The finding
 is a warning from 1 MiB per step, or from 64 KiB per step if that is 1 % of the peak of the run. Smaller growth is
-information only, and growth under 4 KiB per step, such as losses and metrics in a list, is not reported."""
+information only, and growth under 4 KiB per step, such as losses and metrics in a list, is not reported. Also told, for
+information, are buffers of forward graphs in training that each step from the first to the last left behind, in six
+steps or more, and that were freed only after the last call, as when the function returns that keeps them."""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
 )
 from stepscope.viewer.memory.queries.graph_index import label_of
-from stepscope.viewer.memory.queries.growth import growth, leak_of
+from stepscope.viewer.memory.queries.growth import freed_late, growth, leak_of
 from stepscope.viewer.memory.queries.leak_rows import GrowthRow
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.overview.rows import Finding, ProofLink, Severity
@@ -53,10 +55,10 @@ def find(evidence: Evidence) -> list[Timed]:
     peaks: defaultdict[int, int] = defaultdict(int)
     for peak in run_peaks(evidence.trace) if leaks else ():
         peaks[peak.log] = max(peaks[peak.log], peak.live_bytes)
-    return [
-        (_LAST + i, _finding(evidence.trace, rows, ranks.get(rows[0].log), peaks[rows[0].log]))
-        for i, rows in enumerate(leaks)
-    ]
+    late = [row for row in freed_late(evidence.trace) if row.bytes_per_step >= WARNED_BYTES]
+    found = [_finding(evidence.trace, rows, ranks.get(rows[0].log), peaks[rows[0].log]) for rows in leaks]
+    found += [_freed_late(evidence.trace, row, ranks.get(row.log)) for row in late]
+    return [(_LAST + i, one) for i, one in enumerate(found)]
 
 
 def _per_step(rows: Sequence[GrowthRow]) -> int:
@@ -102,6 +104,32 @@ def _finding(trace: Trace, rows: Sequence[GrowthRow], rank: int | None, peak_byt
         rank=rank,
         proof=[_proof(rows, steps)],
         links=_links(trace, rows),
+        step=row.steps[-1],
+        **attributes(row, "graph", "launch", "kernel", "buffer", "source", "log"),
+    )
+
+
+def _freed_late(trace: Trace, row: GrowthRow, rank: int | None) -> Finding:
+    buffer, grows = f"{_names(trace, [row])}{_made_at([row])}", format_bytes(row.bytes_per_step)
+    return Finding(
+        kind="growth",
+        severity="info",
+        title=f"Memory grew by {grows} per step: {buffer} of each step stayed alive until the last call",
+        rule=rule_of(__doc__),
+        evidence={
+            **attributes(row, "bytes_per_step", "storage_bytes", "storages"),
+            "steps": len(row.steps),
+            "first_step": row.steps[0],
+            "last_step": row.steps[-1],
+        },
+        page=f"/graphs/{row.graph}/memory",
+        rank=rank,
+        proof=[
+            f"{plural(row.storages, 'storage')} of steps {row.steps[0]} to {row.steps[-1]},"
+            f" {format_bytes(row.storage_bytes)} together, were freed only after the last call; what kept them until then"
+            " is not recorded"
+        ],
+        links=_links(trace, [row]),
         step=row.steps[-1],
         **attributes(row, "graph", "launch", "kernel", "buffer", "source", "log"),
     )

@@ -6,14 +6,16 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache, partial
+from typing import Any
 
 from stepscope.viewer.memory.queries.graph_index import graph_index, launches_of
 from stepscope.viewer.memory.queries.leak_rows import GrowthRow, LeftBehindRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
-LEAST_STEPS = 3
-"""Minimum number of successive steps that must leave the same buffer behind."""
+LEAST_STEPS, LEAST_FREED_LATE = 3, 6
+"""Minimum number of successive steps that must leave the same buffer behind, and of those whose buffers were freed at
+the end."""
 _MOST_HOLDERS = 8
 _MOST_ALIVE = 10_000
 """Maximum number of storages that are read from an incomplete log, latest steps first."""
@@ -43,6 +45,17 @@ _ALIVE = """
     QUALIFY row_number() OVER (PARTITION BY log ORDER BY step DESC) <= $3
     ORDER BY storage_bytes DESC, call, storage
 """
+_FREED_LATE = """
+    WITH ended AS (SELECT log, max(start_ns + duration_ns) AS end_ns FROM calls GROUP BY log)
+    SELECT v.log, v.call, v.storage, m.step, l.graph, l.function, s.name AS buffer, s.kind, s.storage_bytes, s.device,
+           s.site, '[]' AS holders, NULL AS freed_by_collection
+    FROM survivors v JOIN ended e ON e.log = v.log AND v.died_ns > e.end_ns JOIN layouts l ON l.layout = v.layout
+    JOIN graphs g ON g.graph = l.graph AND g.phase = 'forward' JOIN measured_calls m ON m.call = v.call
+    JOIN calls c ON c.call = v.call AND c.state <> 'captured'
+    JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage
+    WHERE v.made QUALIFY count(DISTINCT m.step) OVER (PARTITION BY v.log, l.function, s.name, s.kind) >= $1
+    ORDER BY s.storage_bytes DESC, v.call, v.storage
+"""
 _STEPS = """
     SELECT DISTINCT m.step FROM measured_calls m JOIN layouts l ON l.layout = m.layout
     WHERE list_contains(?, l.graph) AND l.function = ? ORDER BY m.step
@@ -51,6 +64,7 @@ _DIED = """
     SELECT c.step, v.died_ns FROM survivors v JOIN measured_calls c ON c.call = v.call
     JOIN layouts l ON l.layout = v.layout JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage
     WHERE list_contains(?, l.graph) AND l.function = ? AND s.name = ? AND v.died_ns IS NOT NULL
+      AND v.died_ns <= (SELECT max(start_ns + duration_ns) FROM calls WHERE log = v.log)
 """
 
 
@@ -67,6 +81,19 @@ def left_behind(trace: Trace) -> list[LeftBehindRow] | None:
     found = sql.named(trace, _LEFT, json=("holders",))
     if broken_off:
         found += sql.named(trace, _ALIVE, [broken_off, LEAST_STEPS, _MOST_ALIVE], json=("holders",))
+    return _placed(trace, found)
+
+
+def freed_late(trace: Trace) -> list[GrowthRow]:
+    """Return the buffers of forward graphs in training of which each step left one behind, none of which was freed
+    before the last call ended, and all of which were freed before the recording ended."""
+    found = sql.named(trace, _FREED_LATE, [LEAST_FREED_LATE], json=("holders",))
+    rows = [row for row, _ in _growing(trace, _placed(trace, found), 1)]  # the last step may free after its calls
+    return [row for row in rows if len(row.steps) >= LEAST_FREED_LATE]
+
+
+def _placed(trace: Trace, found: list[dict[str, Any]]) -> list[LeftBehindRow]:
+    """Return the storages with the lines that made them, largest first."""
     index = cache(partial(graph_index, trace))
     result = []
     for row in found:
@@ -101,14 +128,19 @@ def grown_storages(trace: Trace) -> list[tuple[GrowthRow, list[LeftBehindRow]]] 
 
 def _grown_storages(trace: Trace) -> list[tuple[GrowthRow, list[LeftBehindRow]]] | None:
     found = left_behind(trace)
-    if found is None:
-        return None
+    return None if found is None else _growing(trace, found)
+
+
+def _growing(
+    trace: Trace, found: Sequence[LeftBehindRow], longer: int = 0
+) -> list[tuple[GrowthRow, list[LeftBehindRow]]]:
+    """Return the buffers that were left by more steps, by `longer`, than freed ones were kept for."""
     rows = []
     frames = _frames(trace)
     for group in _grouped(found, frames):
         alike = [graph for graph, frame in frames.items() if frame == frames[group[0].graph]]
         steps = _last_steps(trace, group[0], alike, {row.step for row in group})
-        if len(steps) >= LEAST_STEPS and steps[-1] - steps[0] + 1 > _longest_kept(trace, group[0], alike):
+        if len(steps) >= LEAST_STEPS and steps[-1] - steps[0] + 1 > _longest_kept(trace, group[0], alike) + longer:
             kept = set(steps)
             storages = [row for row in group if row.step in kept]
             rows.append((_growth(trace, storages, steps), storages))
