@@ -92,10 +92,12 @@ def waiting(folder: Path) -> None:
 
 
 def optimizing(folder: Path) -> None:
-    """Steps of an optimizer with many parameters, whose gradients are not set to zero."""
+    """Steps of an optimizer with many parameters, whose gradients are not set to zero, and of one without effect."""
     code = (
         "import torch; w = torch.nn.Parameter(torch.ones(4_000_000)); o = torch.optim.Adam([w])\n"
-        "f = torch.compile(lambda x: (x * x).sum()); [(f(w).backward(), o.step()) for _ in range(3)]"
+        "f = torch.compile(lambda x: (x * x).sum()); [(f(w).backward(), o.step()) for _ in range(3)]\n"
+        "v = torch.nn.Parameter(w.detach()[:64].bfloat16()); v.grad, o = v.detach(), torch.optim.SGD([v], lr=1e-6)\n"
+        "[o.step() for _ in range(6)]"
     )
     stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
     assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
@@ -168,7 +170,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "failing": (failing, "run compile_error failed_node end"),
     "raising": (raising, "run raised_call failed_node calls_in_backward collections end"),
     "waiting": (waiting, "run graph call_site launches data_wait end"),
-    "optimizing": (optimizing, "run graph launches step_marks optimizer_step kept_gradients end"),
+    "optimizing": (optimizing, "run graph launches step_marks optimizer_step kept_gradients lost_updates end"),
     "freezing": (freezing, "run graph launches changed_frozen_weight end"),
     "straying": (straying, "run graph launches red_zone_write end"),
     "profiled": (profiled, "run graph launches profiled_operator end"),

@@ -9,19 +9,20 @@ from typing import Any
 
 from stepscope.tracer.inductor.compat import optimizer_hook
 from stepscope.tracer.inductor.kept_gradients import GradientResets
-from stepscope.tracer.schema.steps import KeptGradients, OptimizerStep
+from stepscope.tracer.inductor.lost_updates import UpdateWatch
+from stepscope.tracer.schema.steps import KeptGradients, LostUpdates, OptimizerStep
 
 LEAST_NS = 1_000_000
 """Shortest step that is recorded."""
 
 
 class OptimizerSteps:
-    """Calls a function at each end of an optimizer's `step`, and another one with the record of a long step and, in the
-    end, of gradients that were kept."""
+    """Calls a function at each end of an optimizer's `step`, and another one with the record of a long step, of updates
+    that are lost and, in the end, of gradients that were kept."""
 
     def __init__(
         self,
-        write: Callable[[OptimizerStep | KeptGradients], None],
+        write: Callable[[OptimizerStep | KeptGradients | LostUpdates], None],
         on_end: Callable[[Any], None],
         failed: Callable[[str, BaseException], None],
     ) -> None:
@@ -30,6 +31,7 @@ class OptimizerSteps:
         """Begin (ns) of the step that runs, by thread."""
         self._handles: list[Any] = []
         self.gradients = GradientResets(write, failed)
+        self._updates = UpdateWatch(write, failed)
 
     def attach(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -47,6 +49,7 @@ class OptimizerSteps:
 
     def _begin(self, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if not _has_closure(args, kwargs):  # else it calls graphs
+            self._updates.begins(optimizer)
             self._began[threading.get_native_id()] = perf_counter_ns()
 
     def _end(self, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -55,6 +58,7 @@ class OptimizerSteps:
         if began is not None and ended - began >= LEAST_NS:
             self._write(OptimizerStep(thread, began, ended - began, type(optimizer).__name__))
         self.gradients.stepped(optimizer)
+        self._updates.stepped(optimizer)
         self._on_end(optimizer)
 
 

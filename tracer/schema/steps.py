@@ -93,6 +93,32 @@ class KeptGradients(Record):
 
 
 @dataclass(frozen=True)
+class LostUpdates(Record):
+    """An optimizer of `torch.optim` whose steps left most elements of its parameters as they were, because the dtype of
+    the parameters rounds the changes away. Elements of some parameters were compared over five steps."""
+
+    KIND: ClassVar[str] = "lost_updates"
+    TABLE: ClassVar[str | None] = "lost_updates"
+
+    name: str
+    """The class of the optimizer."""
+    dtype: str
+    parameters: int
+    """The number of parameters that were looked at."""
+    elements: int
+    """The number of elements that had a gradient other than zero in each of the steps."""
+    unchanged: int
+    """The number of those that had the same value before and after each of the steps."""
+    learning_rate: float
+    """The largest learning rate of the last step."""
+    magnitude: float
+    """The median magnitude of the unchanged elements."""
+    file: str | None
+    """The place in the program that calls `step`."""
+    line: int | None
+
+
+@dataclass(frozen=True)
 class CallSite(Record):
     """A line of the program from which it calls a compiled graph, or a line that runs its backward pass. Each line is
     recorded once, if one of the first calls of the graph comes from it."""

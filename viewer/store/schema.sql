@@ -176,6 +176,12 @@ CREATE TABLE kept_gradients (        -- optimizers after whose steps gradients w
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, kept BIGINT, cleared BIGINT,
     file VARCHAR, line BIGINT        -- the place that calls step
 );
+CREATE TABLE lost_updates (          -- optimizers whose steps left most elements of their parameters as they were
+    log BIGINT, time_unix_ns BIGINT, name VARCHAR, dtype VARCHAR, parameters BIGINT, elements BIGINT, unchanged BIGINT,
+    learning_rate DOUBLE,
+    magnitude DOUBLE,                -- median of the elements that stayed
+    file VARCHAR, line BIGINT        -- the place that calls step
+);
 CREATE TABLE call_sites (            -- lines of the program that call graphs
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR
 );

@@ -126,8 +126,8 @@ def _freed_late(trace: Trace, row: GrowthRow, rank: int | None) -> Finding:
         rank=rank,
         proof=[
             f"{plural(row.storages, 'storage')} of steps {row.steps[0]} to {row.steps[-1]},"
-            f" {format_bytes(row.storage_bytes)} together, were freed only after the last call; what kept them until then"
-            " is not recorded"
+            f" {format_bytes(row.storage_bytes)} together, were freed only after the last call; what kept them until"
+            " then is not recorded"
         ],
         links=_links(trace, [row]),
         step=row.steps[-1],

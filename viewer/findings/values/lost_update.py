@@ -3,8 +3,10 @@ value in three or more, until the recording ended; and adding that amount to the
 tensor's dtype, because the distance to the next number of that dtype is at least twice as large. Or a launch that adds
 (add, sub, lerp, addcmul, addcdiv) read and wrote an input of the graph in bfloat16, float16 or float8 in each of five
 or more steps, and the input had the same bits every time, although it is not zero and another floating-point input of
-the launch changed each time, or its elements are all equal. Such updates are lost. The tensor needs a dtype with more
-digits. If the launch moves other tensors of such a dtype, the finding is for information."""
+the launch changed each time, or its elements are all equal. Or at least 90 % of the elements of parameters in bfloat16
+or float16 that were compared had a gradient in each of five steps of an optimizer of torch.optim, whose learning rate
+did not rise, and never changed. Such updates are lost. The tensor needs a dtype with more digits. If the launch moves
+other tensors of such a dtype, the finding is for information."""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, rule_of
 from stepscope.viewer.findings.values.courses import Subject, numbers_text, others_text
 from stepscope.viewer.findings.values.describe import number
 from stepscope.viewer.findings.values.operations import operators, place, source_line
@@ -23,6 +25,7 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.flow import Flow, Flows
+from stepscope.viewer.values.queries.lost_updates import LostUpdate, lost_updates
 from stepscope.viewer.values.queries.trends import Course, constants, unmoved
 from stepscope.viewer.values.queries.values import has_values
 
@@ -45,13 +48,14 @@ class Stop(NamedTuple):
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per tensor."""
+    """Return one finding per tensor, and one per optimizer."""
     trace = evidence.trace
+    of_optimizers = [_of_optimizer(evidence, one) for one in lost_updates(trace)]
     if not has_values(trace):
-        return []
+        return of_optimizers
     found = [_unmoved(trace, group) for group in grouped(_still(trace), lambda one: one.course.site)]
     stops = [stop for course in constants(trace, LEAST_MOVES + LEAST_STOPS) if (stop := stop_of(course)) is not None]
-    return [*found, *(_finding(trace, stop) for stop in stops)]
+    return [*of_optimizers, *found, *(_finding(trace, stop) for stop in stops)]
 
 
 def stop_of(course: Course) -> Stop | None:
@@ -141,6 +145,33 @@ def _unmoved(trace: Trace, subjects: list[Subject]) -> Timed:
         rule=rule_of(__doc__),
         evidence={"value": largest, "dtype": course.dtype, "steps_without_change": steps, "tensors": names},
         **{**subject.fields(0), "source": source},
+    )
+
+
+def _of_optimizer(evidence: Evidence, one: LostUpdate) -> Timed:
+    source = SourceLine(one.file, one.line, "", "") if one.file is not None and one.line is not None else None
+    needed = number(spacing(one.magnitude, one.dtype) / 2)
+    return one.time_unix_ns, Finding(
+        kind="lost_update",
+        severity="warning",
+        title=(
+            f"Steps of {one.name}{place(source)} change {one.elements - one.unchanged:,} of {one.elements:,} elements:"
+            f" {one.dtype} rounds the other updates away"
+        ),
+        proof=[
+            f"{one.unchanged:,} elements of {plural(one.parameters, 'parameter')} had a gradient in each of 5 steps and"
+            f" never changed, with a learning rate of {number(one.learning_rate)}; half of them have a magnitude of"
+            f" {number(one.magnitude)} or more, which changes of less than {needed} do not move in {one.dtype}"
+        ],
+        rule=rule_of(__doc__),
+        evidence={
+            "optimizer": one.name,
+            **attributes(one, "dtype", "parameters", "elements", "unchanged", "learning_rate", "magnitude"),
+        },
+        page="/",
+        rank=evidence.rank_of(one.log),
+        log=one.log,
+        source=source,
     )
 
 
