@@ -19,6 +19,8 @@ from stepscope.viewer.compiles.queries.guard_text import failed_guards
         ("mode", ["'a'", "'b'"], "mode == 'b'", "string"),
         ("len(keep)", ["1", "2"], "len(G['keep']) == 2", "keep must keep its length"),
         ("GLOBAL_STATE changed: grad_mode", [], "GLOBAL_STATE changed: grad_mode", "grad mode"),
+        ("GLOBAL_STATE changed: num_threads", [], "GLOBAL_STATE changed: num_threads", "torch.set_num_threads once"),
+        ("GLOBAL_STATE changed: allow_tf32", [], "GLOBAL_STATE changed: allow_tf32", "precision of matrix products"),
         ("lifetime of self", [], "Cache line invalidated because L['self'] got deallocated", "create self once"),
         ("___check_type_id(x, 1)", [], "___check_type_id(x, 1)", "type of this object"),
     ],

@@ -13,6 +13,13 @@ _LENGTH = re.compile(r"^len\((?P<list>.+)\)$")
 _QUOTED = re.compile(r"^(['\"]).*\1$", re.DOTALL)
 _INTEGER = re.compile(r"^-?\d+$")
 _FLOAT = re.compile(r"^-?(?:\d+\.\d*|\.\d+|\d+(?:\.\d*)?e[-+]?\d+|inf|nan)$")
+_ONCE = "Each {} needs a graph of its own: {} once, before the first call."
+_SETTINGS = {
+    "num_threads": _ONCE.format("number of threads", "call torch.set_num_threads"),
+    "default_dtype": _ONCE.format("default dtype", "call torch.set_default_dtype"),
+    "allow_": _ONCE.format("precision of matrix products", "set it"),
+}
+_STATE = "Each state of grad mode, autocast and deterministic algorithms needs a graph of its own."
 
 
 def advice(source: str, values: Sequence[str], guard: str) -> str | None:
@@ -31,7 +38,7 @@ def advice(source: str, values: Sequence[str], guard: str) -> str | None:
     if length := _LENGTH.match(source):
         return f"{length['list']} must keep its length, or be changed outside of the compiled function."
     if "grad_mode" in guard or "GLOBAL_STATE" in guard:
-        return "Each state of grad mode, autocast and deterministic algorithms needs a graph of its own."
+        return next((told for name, told in _SETTINGS.items() if name in guard), _STATE)
     if "___check_type_id" in guard or guard.startswith("type("):
         return "Each type of this object needs a graph of its own."
     if source.startswith(FREED):
