@@ -15,12 +15,13 @@ import pytest
 from stepscope.tracer.schema.gaps import Failure, Skipped
 from stepscope.tracer.schema.launches import Calls
 from stepscope.tracer.schema.process_ends import End, ProcessEnd, UncaughtException
+from stepscope.tracer.schema.steps import OptimizerStep, StepMarks
 from stepscope.viewer.compiles.queries.compiles import list_compiles
 from stepscope.viewer.findings import KINDS, all_findings, kinds_of
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, recorded
+from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, recorded, run
 from tests.viewer.crash.test_crash import PID, ring, ring_call
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -151,6 +152,20 @@ def test_a_function_that_dynamo_skips_at_a_graph_break_is_no_failed_compile(open
     assert finding.title == f"{WHOLE}, and nothing was compiled in this run"
     (row,) = list_compiles(trace)
     assert (row.status, row.failure) == ("fallback", None)
+
+
+def test_steps_that_call_no_graph_tell_what_is_not_compiled(opened: Open) -> None:
+    """The function between two breaks was compiled, but to nothing."""
+    log = compile_records(
+        failed_at_a_break(0, GRAPH_BREAK, SKIPPED).record(run(guesses_steps=True)), 1, 0, has_code=False
+    )
+    for step in range(6):
+        end = MONOTONIC_NS + 10_000_000 * (step + 1)
+        log.record(OptimizerStep(1, end - 2_000_000, 2_000_000, "SGD"))
+        log.record(StepMarks(["optimizer"], [0], ["SGD"], [1], [end]))
+    finding = only(opened(log.record(End("exit", end))))
+    assert (finding.severity, finding.title) == ("warning", f"{WHOLE}, and nothing was compiled in this run")
+    assert finding.proof == ["80 % of a step (8.00 ms of 10.0 ms) is work of the program that is not compiled."]
 
 
 def test_a_function_that_dynamo_skips_beside_one_that_it_compiles_is_information(opened: Open) -> None:

@@ -14,7 +14,7 @@ from stepscope.viewer.overview.queries.runs import list_steps
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
-from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, graph, run
+from tests.logs.synthetic import MONOTONIC_NS, UNIX_NS, LogBuilder, compile_records, graph, run
 
 Open = Callable[[LogBuilder | bytes], Trace]
 MS = 1_000_000
@@ -118,3 +118,20 @@ def test_ranks_exchange_gradients_after_the_backward_pass(tmp_path: Path) -> Non
 def test_ranks_that_wait_for_a_slow_one_are_not_named(tmp_path: Path) -> None:
     late, waiting = training(before=17, rank=0, world_size=2), training(before=1, between=16, rank=1, world_size=2)
     assert of_ranks(tmp_path, late, waiting) == []
+
+
+def test_a_frame_that_reached_the_limit_tells_what_it_takes_since(opened: Open) -> None:
+    def limited(between: int) -> list[str]:
+        reason = "Dynamo recompile limit exceeded\n  Explanation: exceeding the recompile_limit (currently set to 8)."
+        at = {"start_time_us": (UNIX_NS + 5 * MS) // 1000, "duration_us": 10}
+        log = compile_records(training(before=1, between=between), 3, 0)
+        log.torch(
+            "compilation_metrics",
+            {"fail_type": "Unsupported", "fail_reason": reason, "co_name": None, **at},
+            frame_id=3, frame_compile_id=1, attempt=0,
+        )  # fmt: skip
+        return next(one.proof for one in all_findings(opened(log)) if one.kind == "recompile_limit")
+
+    told = "47 % of a step (8.00 ms of 17.0 ms) passes since between calls of compiled graphs, where the frame runs."
+    assert limited(8) == [told]
+    assert limited(1) == []

@@ -31,7 +31,12 @@ _COMPILES = """
     FROM compiles LEFT JOIN held USING (log, compile_id) WHERE {these} ORDER BY log, start_unix_ns, compile
 """
 _WITHOUT_EFFECT = """
-    SELECT log FROM compiles GROUP BY log HAVING bool_and(status = 'fallback') AND log NOT IN (SELECT log FROM graphs)
+    SELECT log FROM compiles GROUP BY log HAVING log NOT IN (SELECT log FROM graphs) AND (
+        bool_and(status = 'fallback') OR (bool_and(status IN ('fallback', 'ok')) AND log IN (
+            SELECT log FROM records JOIN metrics USING (record)
+            WHERE metrics.name = 'graph_op_count' GROUP BY log HAVING max(number) = 0
+        ))
+    )
 """
 
 
@@ -41,7 +46,8 @@ def list_compiles(trace: Trace) -> list[CompileRow]:
 
 
 def logs_without_effect(trace: Trace) -> set[int]:
-    """Return the logs in which functions were compiled, and each of them ran in Python instead."""
+    """Return the logs in which functions were compiled, and none of them to a graph: Python ran them, or their graphs
+    were empty."""
     return {log for (log,) in sql.rows(trace, _WITHOUT_EFFECT)}
 
 

@@ -6,7 +6,9 @@ backward or a later call used, or that were never freed, are left out; a tensor 
 told apart. The finding also names tensors of at least the same size that the rest of the function used first: the code
 after the graph made them, or the caller holds them as arguments. A break that holds nothing and takes much of each step
 has a finding of the kind break_in_hot_loop or synchronizing_call instead. The finding is information, and a warning if
-every function that was compiled in a log ran in Python like this, so that torch.compile had no effect there."""
+no function of a log was compiled to a graph, because each ran in Python like this or was left without operators, so
+that torch.compile had no effect there. It then tells the medians of the time of a step and of its part outside of
+optimizers of torch.optim and of waiting for a DataLoader, if there are four steps."""
 
 from __future__ import annotations
 
@@ -25,9 +27,11 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
     times,
 )
+from stepscope.viewer.findings.speed.costs import LEAST_STEPS, amount
 from stepscope.viewer.findings.speed.hot_breaks import hot_breaks
 from stepscope.viewer.memory.queries.graphs import has_lifetimes
 from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.speed.queries.plain_steps import PlainSteps, plain_steps
 from stepscope.viewer.text.formats import basename, format_bytes, plural
 
 if TYPE_CHECKING:
@@ -49,7 +53,8 @@ def find(evidence: Evidence) -> list[Timed]:
     costly = {(one.events[0].file, one.events[0].line) for one in hot_breaks(evidence)} if events else set()
     groups = grouped(events, _cause)
     without_effect = logs_without_effect(evidence.trace) if events else set()
-    found = [(group, _finding(group, held, without_effect)) for group in groups]
+    plain = {log: plain_steps(evidence.trace, log) for log in without_effect}
+    found = [(group, _finding(group, held, plain)) for group in groups]
     return [one for group, one in found if (group[0].file, group[0].line) not in costly or one[1].proof]
 
 
@@ -58,11 +63,14 @@ def _cause(event: CompileEvent) -> tuple[str, str | None, int | None]:
     return event.cause, source.file if source else None, source.line if source else None
 
 
-def _finding(group: list[CompileEvent], all_held: list[HeldBuffer] | None, without_effect: set[int]) -> Timed:
+def _finding(
+    group: list[CompileEvent], all_held: list[HeldBuffer] | None, plain: dict[int, PlainSteps | None]
+) -> Timed:
     first = group[0]
     compiles = dict.fromkeys((event.log, event.compile_id) for event in group)
     held = [one for one in all_held or () if (one.log, one.compile_id) in compiles]
-    is_all = first.log in without_effect
+    is_all, steps = first.log in plain, plain.get(first.log)
+    steps = steps if steps is not None and steps.steps >= LEAST_STEPS else None
     whole = "; the whole function ran in Python" if first.status == "fallback" else ""
     whole += ", and nothing was compiled in this run" if is_all else ""
     return first.time_ns, Finding(
@@ -77,14 +85,19 @@ def _finding(group: list[CompileEvent], all_held: list[HeldBuffer] | None, witho
             "held_bytes": None if all_held is None else _bytes(_made(held)),
             "perhaps_held_bytes": None if all_held is None else _bytes(_came_in(held)),
             "held_buffers": [_held(one) for one in held[:MOST_EXAMPLES]],
+            **({"share": round(steps.part_ns / steps.step_ns, 4), **steps._asdict()} if steps else {}),
         },
-        proof=[_proof(one) for one in _made(held)[:_MOST_PROOFS]],
+        proof=[*(_proof(one) for one in _made(held)[:_MOST_PROOFS]), *_share(steps)],
         links=[
             ProofLink(f"open compile {first.compile_id}", compile_page(first.log, first.compile_id)),
             *_memory(held),
         ],
         **{**place_of(first), "page": f"/graph-breaks?break={first.record}"},
     )
+
+
+def _share(steps: PlainSteps | None) -> list[str]:
+    return [f"{amount(steps.part_ns, steps.step_ns)} is work of the program that is not compiled."] if steps else []
 
 
 def _holds(held: list[HeldBuffer]) -> str:

@@ -1,7 +1,9 @@
 """A frame reached torch._dynamo.config.recompile_limit (or cache_size_limit). It runs without being compiled from then
 on; with `fullgraph=True` the call raises an error instead. That error makes the finding critical when it ended the
 program, and information only when the program caught it and went on. Logs in which the same frame reached the limit
-share one finding. It includes the recompiles of the frame before the limit."""
+share one finding. It includes the recompiles of the frame before the limit, with their share of the time of all steps
+of the log. If the time between calls of compiled graphs in which the frame runs since takes at least 25 % and 2 ms of
+each typical step, the finding tells it."""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ from stepscope.viewer.findings.evidence import (
     recompiles_page,
     rule_of,
 )
+from stepscope.viewer.findings.speed.costly_gaps import costly_gaps
+from stepscope.viewer.findings.speed.costs import amount, facts_of
 from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.speed.queries.runs import run_splits
+from stepscope.viewer.speed.rows import RunSplit
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_ns, plural
 
@@ -62,6 +68,10 @@ def _finding(trace: Trace, group: list[CompileEvent], recompiles: list[CompileEv
     step = steps.get((first.log, first.compile_id))
     at = f" in step {step}" if step is not None else f" at {first.compile_id}"
     then = "the call raised" if first.status == "failed" else "runs uncompiled since"
+    took_ns = compile_time(trace, [(event.log, event.compile_id) for event in done]) if done else None
+    run_ns = next((run.duration_ns for run in run_splits(trace) if run.log == first.log), None)
+    gaps = ((run, cost) for run, cost in costly_gaps(trace) if run.log == first.log)
+    since = next(((run, cost.part_ns) for run, cost in gaps if refused & {*cost.fallbacks}), None)
     cause = f": {changes_text(changes)}" if changes else ""
     return first.time_ns, Finding(
         kind="recompile_limit",
@@ -76,21 +86,32 @@ def _finding(trace: Trace, group: list[CompileEvent], recompiles: list[CompileEv
             "compile_id": first.compile_id,
             "compile_ids": [event.compile_id for event in done[:MOST_EXAMPLES]],
             "reasons": [reason for reason, _ in Counter(reasons_of(done)).most_common(MOST_EXAMPLES)],
+            "recompile_ns": took_ns,
+            "run_ns": run_ns,
+            **(facts_of(*since) if since else {"share": round(took_ns / run_ns, 4)} if took_ns and run_ns else {}),
             "values": changes[0].values[:MOST_EXAMPLES] if changes else [],
             "in_steps": sorted(set(steps.values()))[:MOST_EXAMPLES],
             "last_reasons": [event.cause for event in recompiles if event.compile_id in refused][:MOST_EXAMPLES],
         },
-        proof=[*_proof(trace, done), *advice_lines(changes)],
+        proof=[*_proof(took_ns, done, run_ns), *_since(since), *advice_lines(changes)],
         links=[ProofLink(f"open compile {first.compile_id}", compile_page(first.log, first.compile_id))],
         step=step,
         **place_of(first) | {"page": recompiles_page(first), "source": (done or [first])[-1].source},
     )
 
 
-def _proof(trace: Trace, done: list[CompileEvent]) -> list[str]:
+def _proof(took_ns: int | None, done: list[CompileEvent], run_ns: int | None) -> list[str]:
     if not done:
         return []
-    took = format_ns(compile_time(trace, [(event.log, event.compile_id) for event in done]))
+    of_run = f" of the {format_ns(run_ns)} of this run" if run_ns and took_ns and took_ns <= run_ns else ""
     return [
-        f"The frame was compiled {plural(len(done) + 1, 'time')}; its {plural(len(done), 'recompile')} took {took}."
+        f"The frame was compiled {plural(len(done) + 1, 'time')}; its {plural(len(done), 'recompile')} took"
+        f" {format_ns(took_ns)}{of_run}."
     ]
+
+
+def _since(since: tuple[RunSplit, int] | None) -> list[str]:
+    if since is None:
+        return []
+    run, part_ns = since
+    return [f"{amount(part_ns, run.typical_ns)} passes since between calls of compiled graphs, where the frame runs."]

@@ -3,13 +3,15 @@ launches that take less than 5 us each, which is about what calling a kernel cos
 work between launches take at least half of the step. On a GPU: the kernels of a typical step take at most half of its
 time on the device, by the calls that were measured, and launching them and the host work between launches take at least
 half. Recordings of values are left out, because the recorder reads between the launches. It needs four typical steps,
-those of medium duration in which nothing was compiled. The finding is a warning from 1 ms per step on, and information
-below that; under 0.3 ms there is none."""
+those of medium duration in which nothing was compiled, and takes the medians of their times. The finding names the line
+that calls the graph with most of the launches. It is a warning from 1 ms per step on, and information below that; under
+0.3 ms there is none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from statistics import median
 
 from stepscope.viewer.compiles.queries.cuda_graphs import cuda_graphs
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
@@ -20,11 +22,13 @@ from stepscope.viewer.findings.speed.costs import (
     facts_of,
     one_per_cause,
     steady_runs,
+    steady_steps,
     step_page,
     steps_of_runs,
 )
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.speed.queries.launch_costs import device_time, short_launches
+from stepscope.viewer.speed.queries.graph_places import graph_places
+from stepscope.viewer.speed.queries.launch_costs import busiest_graphs, device_time, short_launches
 from stepscope.viewer.speed.queries.verdict import share_text
 from stepscope.viewer.speed.rows import PartKind, RunSplit
 from stepscope.viewer.text.formats import format_ns
@@ -52,11 +56,13 @@ def _time(run: RunSplit, kind: PartKind) -> int:
 
 
 def _on_cpu(evidence: Evidence, runs: list[RunSplit]) -> Iterator[Slowness]:
-    steps = steps_of_runs(evidence, runs)
-    found = short_launches(evidence.trace, steps, SHORT_NS)
+    found = short_launches(evidence.trace, steps_of_runs(evidence, runs), SHORT_NS)
     for run in runs:
-        count, total = (round(value / len(steps[run.log])) for value in found.get(run.log, (0, 0)))
-        host = total + _time(run, "host")
+        typical = steady_steps(evidence, run)
+        short = [found.get(run.log, {}).get(step, (0, 0)) for step in typical.steps]
+        between = typical.times.get("host", [0] * len(short))
+        count, total = round(median(count for count, _ in short)), median(total for _, total in short)
+        host = round(median(spent + other for (_, spent), other in zip(short, between, strict=True)))
         if count < LEAST_LAUNCHES or host < max(LEAST_HOST_NS, HALF * run.typical_ns):
             continue
         each = format_ns(round(total / count))
@@ -96,6 +102,8 @@ def _cuda_graphs(evidence: Evidence) -> list[str]:
 def _finding(
     evidence: Evidence, run: RunSplit, host: int, title: str, proof: list[str], more: dict[str, int]
 ) -> Finding:
+    graph = busiest_graphs(evidence.trace, steps_of_runs(evidence, [run])).get(run.log)
+    place = graph_places(evidence.trace, [graph])[graph] if graph is not None else None
     return Finding(
         kind="host_bound",
         severity="warning" if host >= LEAST_NS else "info",
@@ -106,4 +114,6 @@ def _finding(
         page=step_page(evidence, run),
         rank=run.rank,
         log=run.log,
+        graph=graph,
+        source=place.source if place else None,
     )

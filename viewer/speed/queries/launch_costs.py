@@ -14,9 +14,16 @@ from stepscope.viewer.store.trace import Trace
 _TYPICAL = "typical AS MATERIALIZED (SELECT unnest($logs) AS log, unnest($steps) AS step)"
 _SHORT = f"""
     WITH {_TYPICAL}
-    SELECT l.log, count(*), coalesce(sum(l.duration_ns), 0)::BIGINT FROM launches l
+    SELECT l.log, l.step, count(*), coalesce(sum(l.duration_ns), 0)::BIGINT FROM launches l
     JOIN typical t ON t.log = l.log AND t.step = l.step JOIN sites s ON s.site = l.site
-    WHERE s.kind <> 'subgraph' AND l.duration_ns < $short GROUP BY l.log
+    WHERE s.kind <> 'subgraph' AND l.duration_ns < $short GROUP BY l.log, l.step
+"""
+_BUSIEST = f"""
+    WITH {_TYPICAL}, counted AS (
+        SELECT c.log, c.graph, sum(c.launches) AS launches FROM calls c
+        JOIN typical t ON t.log = c.log AND t.step = c.step WHERE c.depth = 0 AND c.graph IS NOT NULL GROUP BY ALL
+    )
+    SELECT log, arg_max(graph, (launches, -graph)) FROM counted GROUP BY log
 """
 _DEVICE = f"""
     WITH {_TYPICAL}, timed AS (
@@ -88,10 +95,19 @@ class SiteCost(NamedTuple):
     source: SourceLine | None
 
 
-def short_launches(trace: Trace, steps: StepsOfLogs, short_ns: int) -> dict[int, tuple[int, int]]:
-    """Return the number of launches in these steps that take less than `short_ns`, and their time together, by log."""
-    found = (row for asked in _portions(steps) for row in sql.rows(trace, _SHORT, {**asked, "short": short_ns}))
-    return {log: (count, total) for log, count, total in found}
+def short_launches(trace: Trace, steps: StepsOfLogs, short_ns: int) -> dict[int, dict[int, tuple[int, int]]]:
+    """Return the number of launches in each of these steps that take less than `short_ns`, and their time together, by
+    log and step."""
+    found: defaultdict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
+    for asked in _portions(steps):
+        for log, step, count, total in sql.rows(trace, _SHORT, {**asked, "short": short_ns}):
+            found[log][step] = count, total
+    return found
+
+
+def busiest_graphs(trace: Trace, steps: StepsOfLogs) -> dict[int, int]:
+    """Return the graph with the most launches in these steps, by log."""
+    return {log: graph for asked in _portions(steps) for log, graph in sql.rows(trace, _BUSIEST, asked)}
 
 
 def device_time(trace: Trace, steps: StepsOfLogs) -> dict[int, int]:

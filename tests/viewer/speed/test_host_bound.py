@@ -1,0 +1,33 @@
+"""Many short launches: the finding tells their cost in a usual step, and the line that calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stepscope.tracer.schema.steps import CallSite
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
+from tests.logs.synthetic import LogBuilder
+from tests.logs.timed_logs import run_of
+
+Open = Callable[[LogBuilder | bytes], Trace]
+KERNELS = [f"cpp_fused_add_{number}" for number in range(200)]
+
+
+def found(trace: Trace) -> list[Finding]:
+    return [one for one in all_findings(trace) if one.kind == "host_bound"]
+
+
+def test_the_cost_is_that_of_the_median_step(opened: Open) -> None:
+    """In every third step some launches take longer, as they do beside other programs."""
+    log = run_of(lambda kernel, step: 3_900 if step % 3 == 0 and kernel[-1] < "4" else 2_000, KERNELS, 16)
+    log.record(CallSite(0, "/src/rnn.py", 7, "main", "hidden = cell(x[t], hidden)"))
+    (finding,) = found(opened(log))
+    assert finding.title.endswith("is the cost of calling kernels: 200 launches take 2.00 us each")
+    assert finding.source is not None
+    assert finding.source.line == 7
+
+
+def test_launches_that_compute_are_no_cost_of_calling(opened: Open) -> None:
+    assert found(opened(run_of(lambda kernel, step: 6_000, KERNELS, 16))) == []
