@@ -156,9 +156,8 @@ def test_a_function_that_dynamo_skips_at_a_graph_break_is_no_failed_compile(open
 
 def test_steps_that_call_no_graph_tell_what_is_not_compiled(opened: Open) -> None:
     """The function between two breaks was compiled, but to nothing."""
-    log = compile_records(
-        failed_at_a_break(0, GRAPH_BREAK, SKIPPED).record(run(guesses_steps=True)), 1, 0, has_code=False
-    )
+    broken = failed_at_a_break(0, GRAPH_BREAK, SKIPPED).record(run(guesses_steps=True))
+    log = compile_records(broken, 1, 0, has_code=False, graph_op_count=0)
     for step in range(6):
         end = MONOTONIC_NS + 10_000_000 * (step + 1)
         log.record(OptimizerStep(1, end - 2_000_000, 2_000_000, "SGD"))
