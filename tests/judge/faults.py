@@ -178,7 +178,7 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--wrappers", action="store_true", help="plant faults in wrappers, too")
-    parser.add_argument("--other", action="store_true", help="use the models on which faults are only counted")
+    parser.add_argument("--other", action="store_true", help="use the further models")
     options = parser.parse_args()
     torch.set_num_threads(1)
     score = Score()

@@ -1,4 +1,4 @@
-"""Models on which faults are only counted: no rule of the judge was made or changed because of them."""
+"""Further models into which faults are planted. Two parts of the rule were mended on three innocent kernels in them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Runs a fragment of a graph with PyTorch's own operators, in one of three modes.
+"""Runs a fragment of a graph with PyTorch's own operators, in one of four modes.
 
 ``same`` uses the dtypes of the graph; ``double`` uses float64 for every floating point dtype; ``moved`` does so with
-each input moved by up to half a unit in the last place, which shows how much rounding may change the result.
-Nothing that is given is changed: an operator that writes gets a copy.
+each input moved by up to half a unit in the last place, which shows how much rounding may change the result;
+``in_order`` is ``same`` with sums that are computed by plain loops. Nothing that is given is changed: an operator that
+writes gets a copy.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from stepscope.tracer.judge import philox
 from stepscope.tracer.judge.attention import in_double
 from stepscope.tracer.judge.expressions import number_of
 from stepscope.tracer.judge.fragments import Fragment, Step
+from stepscope.tracer.judge.in_order import in_order, is_loop
 from stepscope.tracer.judge.record import members_of, node_of
 from stepscope.tracer.judge.stored import StoredValues, Value, written_nodes
 from stepscope.tracer.judge.targets import CannotJudge, decoded, doubled, function_of, tensor_of, written_arguments
@@ -32,10 +34,13 @@ class Mode:
     move: Callable[[Any, float], Any] | None = None
     """Function that moves a float64 tensor by up to a relative distance; None to use inputs as they are."""
     distance: float = 0.0
+    in_order: bool = False
+    """Whether sums and means are those of plain loops."""
 
 
 SAME = Mode()
 DOUBLE = Mode(double=True)
+IN_ORDER = Mode(in_order=True)
 
 
 class Run:
@@ -108,6 +113,10 @@ class Run:
             if node.target.startswith(NOT_IN_DOUBLE):
                 raise CannotJudge(f"{node.target.removeprefix('op:')} reads the bits of a number")
             found = in_double(node.target, args, kwargs)
+            if found is not None:
+                return found
+        if self._mode.in_order and is_loop(node.target):
+            found = in_order(node.target, args, kwargs)
             if found is not None:
                 return found
         written = written_arguments(node.target)

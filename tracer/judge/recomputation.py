@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stepscope.tracer.judge import rule
-from stepscope.tracer.judge.evaluate import DOUBLE, SAME, Mode, Run, downward, random_moves, upward
+from stepscope.tracer.judge.evaluate import DOUBLE, IN_ORDER, SAME, Mode, Run, downward, random_moves, upward
 from stepscope.tracer.judge.expressions import number_of
+from stepscope.tracer.judge.in_order import is_loop
 from stepscope.tracer.judge.memory import NO_MEMORY, is_out_of_memory
 from stepscope.tracer.judge.plan import Group, Written
 from stepscope.tracer.judge.record import Place
@@ -69,14 +70,21 @@ class Recomputation:
         if found is not None:
             return found
         double = self._target("double", DOUBLE, written.value)
-        return rule.compare(compiled, eager, double, lambda count: self._moved(written.value, count), self._spacing)
+        of, form = written.value, tuple(double.shape)
+        moved, in_order = (lambda count: self._moved(of, count)), (lambda: self._in_order(of, form))
+        return rule.compare(compiled, eager, double, moved, self._spacing, in_order)
 
-    def _moved(self, value: Value | None, count: int) -> list[Any]:
-        assert value is not None
+    def _moved(self, value: Value, count: int) -> list[Any]:
         if not self._spacing or self._is_exact:
             return []
         modes = [Mode(double=True, move=move, distance=self._distance * times) for move, times in MOVES[:count]]
         return [self._target(f"moved {n}", mode, value) for n, mode in enumerate(modes)]
+
+    def _in_order(self, value: Value, shape: tuple[int, ...]) -> Any:
+        if not any(is_loop(self._stored.nodes[name].target) for name in self._group.fragment.nodes()):
+            return None
+        found = self._target("in order", IN_ORDER, value)
+        return found if tuple(found.shape) == shape else None
 
     def _target(self, name: str, mode: Mode, value: Value) -> Any:
         if name not in self._done:

@@ -7,8 +7,8 @@ inputs moved by half a unit in the last place, and u the spacing of the coarsest
   element's row (last dimension), plus u |r|;
 - mean: the root of the mean square of c - r may be MEAN times that of the explained errors plus 0.3 u times that of r,
   for buffers of at least FEWEST elements;
-- bias: the share of r in c - r, which a wrong factor changes, may be BIAS times that in e - r and p - r, plus u by the
-  square root of the number of elements;
+- bias: the share of r in c - r, which a wrong factor changes, may be BIAS times that in e - r and p - r, plus what
+  independent errors leave of it: the larger of u and their relative size, by the square root of the number of elements;
 - integers and booleans must be equal where eager, float64 and the moved values agree. Among these are values that
   are moved DECIDED times as far, since that much error is allowed to numbers on which a decision depends;
 - a value must be finite where eager, float64 and the moved values are, and where these are not finite it must be NaN,
@@ -45,7 +45,7 @@ class Comparison:
 
     how: str
     """``equal``: bit-equal to eager; ``near``: so near to eager that float64 cannot change the verdict; ``float64``;
-    ``moved``: float64 with moved inputs."""
+    ``moved``: float64 with moved inputs; ``in_order``: sums of plain loops as well."""
     of_limit: float = 0.0
     """Largest error as a multiple of what is allowed."""
     broken: tuple[str, ...] = ()
@@ -104,8 +104,14 @@ Moved = Callable[[int], Sequence[Any]]
 """Returns as many moved values as it is asked for, or fewer if there are no more."""
 
 
-def compare(compiled: Any, eager: Any, double: Any, moved: Moved, spacing: float) -> Comparison:
-    """Compare a buffer with float64; `moved` is called only if moved values can matter."""
+InOrder = Callable[[], Any]
+"""Returns the value whose sums are those of plain loops, or None if there are none in it."""
+
+
+def compare(
+    compiled: Any, eager: Any, double: Any, moved: Moved, spacing: float, in_order: InOrder = lambda: None
+) -> Comparison:
+    """Compare a buffer with float64; `moved` and `in_order` are called only if their values can matter."""
     if not (compiled.is_floating_point() or compiled.is_complex()):
         return _integers(compiled, eager, double, moved)
     if compiled.is_complex():
@@ -114,12 +120,15 @@ def compare(compiled: Any, eager: Any, double: Any, moved: Moved, spacing: float
         c, e, r = (torch.view_as_real(one.resolve_conj()) for one in (compiled, eager, double))
         return compare(c, e, r, lambda count: [torch.view_as_real(one.resolve_conj()) for one in moved(count)], spacing)
     errors = _Errors(compiled, eager, double, spacing)
-    first = errors.verdict([], "float64")
-    if not first.broken:
-        return first
-    wanted = MANY if "nonfinite" in first.broken else FEW
+    found = errors.verdict([], "float64")
+    if not found.broken:
+        return found
+    wanted = MANY if "nonfinite" in found.broken else FEW
     others = [one for one in moved(wanted) if one.shape == double.shape]
-    return errors.verdict(others, "moved") if others else first
+    if others:
+        found = errors.verdict(others, "moved")
+    looped = in_order() if found.broken and "nonfinite" not in found.broken else None
+    return found if looped is None else errors.verdict(others, "in_order", looped)
 
 
 def _integers(compiled: Any, eager: Any, double: Any, moved: Moved) -> Comparison:
@@ -172,20 +181,21 @@ class _Errors:
         self.hidden: Any = None
         self.c, self.e, self.r = compiled.double(), eager.double(), double.double()
 
-    def verdict(self, moved: Sequence[Any], how: str) -> Comparison:
+    def verdict(self, moved: Sequence[Any], how: str, looped: Any = None) -> Comparison:
         if self.count == 0:
             return Comparison(how)
-        found = self._measured(moved[:FEW])
+        found = self._measured(moved[:FEW], looped)
         if not isfinite(sum(found.scalars)) and self.fine is None:
             self._set_apart()
-            found = self._measured(moved[:FEW])
+            found = self._measured(moved[:FEW], looped)
         element, of_c, explained, of_r, share_c, share_e, of_moved, off = found.scalars
         unit, square = float(self.about.eps), of_r * of_r + 1e-300
         count = max(1, self.count if self.fine is None else int(self.fine.sum()))
         rms = explained + 0.3 * unit * of_r + float(self.about.tiny)
         mean = of_c / (MEAN * rms) if count >= FEWEST else 0.0
         most_bias = BIAS if self.spacing < LOW_PRECISION else BIAS_LOW
-        allowed = most_bias * (abs(share_e / square) + abs(of_moved / square) + unit / sqrt(count))
+        independent = max(unit, explained / (of_r + 1e-300)) / sqrt(count)
+        allowed = most_bias * (abs(share_e / square) + abs(of_moved / square) + independent)
         bias = abs(share_c / square) / allowed
         broken = [name for name, one in (("element", element), ("mean", mean), ("bias", bias)) if one > 1.0]
         strange = self._still_strange(moved)
@@ -209,18 +219,18 @@ class _Errors:
         index = _position(worst, self.values[0].shape)
         return Comparison(how, of_limit, broken, index, c, e, r, allowed, wrong, not broken)
 
-    def _measured(self, moved: Sequence[Any]) -> _Measured:
+    def _measured(self, moved: Sequence[Any], looped: Any) -> _Measured:
         import torch
 
         of_c, of_e = self.c - self.r, self.e - self.r
         size, absolute, of_eager = self.r.abs(), of_c.abs(), of_e.abs()
         explained, beside, share = of_eager, absolute, torch.zeros_like(self.r[(0,) * self.r.ndim])
-        for number, one in enumerate(moved):
+        for number, one in enumerate((*moved, looped) if looped is not None else moved):
             difference = one.double() - self.r
             if self.fine is not None:
                 difference = torch.where(self.fine & difference.isfinite(), difference, 0.0)
-            if number == 0:  # the others are biased by construction
-                share = (difference * self.r).sum()
+            if number == 0 or one is looped:  # the others are biased by construction
+                share = torch.maximum(share, (difference * self.r).sum().abs())
             difference = difference.abs()
             explained, beside = torch.maximum(explained, difference), torch.maximum(beside, difference)
         tiny = float(self.about.tiny)

@@ -36,7 +36,8 @@ class JudgedCall(Record):
     """``ok``, ``wrong``, or ``unjudged``."""
     how: list[str | None]
     """``equal``: bit-equal to eager code; ``near``: so near that float64 cannot change the verdict; ``float64``;
-    ``moved``: float64 with moved inputs was needed as well; None if the buffer was not judged."""
+    ``moved``: float64 with moved inputs was needed as well; ``in_order``: and sums of plain loops; None if the buffer
+    was not judged."""
     of_limit: list[float | None]
     """The largest error as a multiple of what is allowed; None for a value that must be equal or finite."""
     reason: list[int | None]

@@ -21,6 +21,7 @@ VERDICT_HOW: Mapping[str, str] = {
     "near": "so near to eager code that float64 cannot change the verdict",
     "float64": "compared with float64",
     "moved": "compared with float64, and with float64 of inputs moved by half a unit in the last place",
+    "in_order": "compared with float64, with float64 of moved inputs, and with sums that plain loops compute",
 }
 """The comparisons that decide, as pages name them, also for scripts."""
 
@@ -109,7 +110,8 @@ class BufferVerdict:
     """The FX node whose value the buffer holds; None if it is unknown."""
     verdict: Verdict
     how: str | None
-    """The comparison that decided: ``equal``, ``near``, ``float64`` or ``moved``; None if the buffer was not judged."""
+    """The comparison that decided: ``equal``, ``near``, ``float64``, ``moved`` or ``in_order``; None if the
+    buffer was not judged."""
     of_limit: float | None
     reason: str | None
     """The reason why the buffer was not judged."""

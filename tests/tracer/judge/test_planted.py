@@ -49,6 +49,21 @@ def test_two_faults_are_both_named_and_nothing_between_them(tmp_path: Path) -> N
     assert found.judged == found.launches == 4
 
 
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_statistics_of_nearly_equal_numbers_are_no_error(is_faulty: bool, tmp_path: Path) -> None:
+    """The loop over an image whose channels lie side by side loses more of their means than eager code does."""
+
+    def model(x: Tensor) -> Tensor:
+        normed = torch.nn.functional.batch_norm(x, None, None, training=True)
+        return torch.relu(normed) if is_faulty else normed
+
+    x = 0.166 + 0.001 * torch.randn(3, 12, 8, 8, generator=torch.Generator().manual_seed(0))
+    found = judged(model, x.contiguous(memory_format=torch.channels_last), folder=tmp_path)
+    assert {"relu" in name for name in kernels(found)} == ({True} if is_faulty else set())
+    assert found.judged == found.launches
+    assert is_faulty or "in_order" in {how for _, how in found.verdicts()}
+
+
 def test_only_the_kernels_that_were_asked_for_are_judged(tmp_path: Path) -> None:
     found = judged(two_faults, torch.randn(16, 16), torch.randn(16, 16), folder=tmp_path, only=("*log1p*",))
     assert {"log1p" in name for name in kernels(found)} == {True}

@@ -67,6 +67,25 @@ def test_a_cancellation_is_explained_by_moved_inputs() -> None:
     assert not verdict(compiled, exact.float(), exact, lambda _: moved).broken
 
 
+def test_what_plain_loops_lose_explains_an_error_and_nothing_larger() -> None:
+    exact = values(1 << 10)
+    looped = (exact * (1 + 40 * EPS)).float()
+    for factor, is_wrong in ((1 + 100 * EPS, False), (1 + 2000 * EPS, True)):
+        compiled = (exact * factor).float()
+        assert verdict(compiled, exact.float(), exact).broken
+        found = compare(compiled, exact.float(), exact, none, EPS, lambda: looped)
+        assert (bool(found.broken), found.how) == (is_wrong, "in_order")
+
+
+def test_independent_errors_of_low_precision_leave_a_share_of_the_result() -> None:
+    """The result has a spacing finer than the numbers from which it was computed, and few elements."""
+    exact = values(64)[:, :1].abs() + 1
+    eager = (exact + exact * 2.0**-8 * torch.tensor([1, -1, 1, -1, 1, -1, 1, -1])[:, None]).float()
+    compiled = (exact + exact * 2.0**-8 * torch.tensor([1, 1, 1, -1, 1, 1, 1, -1])[:, None]).float()
+    assert not compare(compiled, eager, exact, none, 2.0**-7).broken
+    assert compare((exact * (1 + 2.0**-5)).float(), eager, exact, none, 2.0**-7).broken
+
+
 def test_new_nan_and_infinity_are_wrong_and_overflow_is_not() -> None:
     exact = torch.tensor([[1.0, 2.0, 1e6]], dtype=torch.float64)
     eager = exact.half()
