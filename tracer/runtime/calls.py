@@ -37,6 +37,8 @@ class _Thread(threading.local):
 
     def __init__(self) -> None:
         self.stack: list[GraphCall] = []
+        self.left: tuple[int, int, int] | None = None
+        """The number of the last outermost call, what the recorder took after it, and the thread's CPU time then."""
         self.ident = threading.get_native_id()
 
 
@@ -56,7 +58,7 @@ def recorded_calls_of_this_thread() -> list[GraphCall]:
 
 def forget_parent_process() -> None:
     """Drop references to the parent process in a forked child: its ring, its log and its thread id."""
-    this_thread.ident = threading.get_native_id()
+    this_thread.ident, this_thread.left = threading.get_native_id(), None
     argument_forms.forget_parent_process()
     for call in this_thread.stack:
         close(call)  # the storages that other calls saw first are in the parent's log
@@ -71,7 +73,7 @@ class GraphCall:
     """One run of one function of a wrapper."""
 
     __slots__ = (
-        "block", "cells", "cost_ns", "device_times", "due", "end_ns", "flag", "found", "function", "graph",
+        "block", "cells", "cost_ns", "device_times", "due", "end_ns", "flag", "found", "function", "gap", "graph",
         "graph_slot", "hooks", "in_backward", "is_recorded", "judge", "layout", "life", "look", "mark", "now", "number",
         "owned", "parent", "read", "read_at", "readings", "rows", "rows_written",
         "see_storages", "start_ns", "state", "stats_ns", "step",
@@ -92,6 +94,8 @@ class GraphCall:
         self.now = perf_counter_ns
         self.read: Callable[[GraphCall, int, Sequence[Any]], None] | None = None
         """Function that reads tensors at a point of the wrapper; None if the call reads nothing."""
+        self.gap: tuple[int, int, int] | None = None
+        """The call before in this thread, and since its end the recorder's time and the CPU time of the thread (ns)."""
         self.judge: GuardedJudge | None = None
         """Judge of the call; None if it is not judged."""
         self.readings: list[Reading] = []

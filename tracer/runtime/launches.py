@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from types import FrameType
 from typing import Any, Protocol
 
@@ -115,6 +115,7 @@ class GraphHooks:
     def begin(self, function: int, plan: int = 0) -> GraphCall:
         entered = perf_counter_ns()
         stack, sink = this_thread.stack, self.sink
+        computed_ns = thread_time_ns() if not stack else 0
         parent = stack[-1] if stack and stack[-1].sink is sink else None
         call = GraphCall(self._graph, function, self._wanted, parent)
         call.hooks = self
@@ -144,6 +145,8 @@ class GraphHooks:
         call.start_ns = perf_counter_ns()
         ring.started(call, shape)
         call.cost_ns = call.start_ns - entered
+        if len(stack) == 1 and (left := this_thread.left) is not None:
+            call.gap = left[0], left[1] + call.cost_ns, computed_ns - left[2]
         return call
 
     def _prepare(self, call: GraphCall, reads: ReadPlan | None, parent: GraphCall | None) -> None:
@@ -237,6 +240,8 @@ class GraphHooks:
                 self._wanted = None
         except Exception as error:
             self.sink.failed("end", error)
+        if not this_thread.stack:
+            this_thread.left = call.number, perf_counter_ns() - call.end_ns, thread_time_ns()
         if self.sink.asserts_lifetimes:
             self._layouts.assert_ended(call, self.sink)
 

@@ -13,7 +13,7 @@ from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls, flush_de
 from stepscope.tracer.runtime.device.times import EventTimer
 from stepscope.tracer.runtime.lifetimes.trackers import LifetimeTrackers
 from stepscope.tracer.runtime.values.batches import PendingValues
-from stepscope.tracer.schema.launches import Calls, CallsInBackward, Launches
+from stepscope.tracer.schema.launches import CallGaps, Calls, CallsInBackward, Launches
 from stepscope.tracer.schema.process_ends import Overhead
 from stepscope.tracer.schema.record import Record
 from stepscope.tracer.schema.scalars import Assignment, CallSymbols
@@ -211,11 +211,13 @@ def cost_of_a_launch() -> float:
     return (now() - started) / rounds
 
 
-def records_of(calls: Sequence[GraphCall]) -> Iterator[Launches | CallsInBackward | CallSymbols]:
+def records_of(calls: Sequence[GraphCall]) -> Iterator[Launches | CallsInBackward | CallGaps | CallSymbols]:
     if calls:
         yield to_batch(calls)
     if in_backward := [call.number for call in calls if call.in_backward]:
         yield CallsInBackward(in_backward)
+    if gaps := [(call.number, *call.gap) for call in calls if call.gap is not None]:
+        yield CallGaps(*map(list, zip(*gaps, strict=True)))
     yield from symbols_of(calls)
 
 

@@ -107,6 +107,24 @@ class CallsInBackward(Record):
 
 
 @dataclass(frozen=True)
+class CallGaps(Record):
+    """The time between two calls that follow one another in a thread, neither of them nested in another one, as
+    columns. The record belongs to a batch of launches."""
+
+    KIND: ClassVar[str] = "call_gaps"
+    TABLE: ClassVar[str | None] = "call_gaps"
+
+    call: list[int]
+    """The later call."""
+    before: list[int]
+    """The earlier call, which may be a part of no record."""
+    own_ns: list[int]
+    """The time that the recorder took."""
+    cpu_ns: list[int]
+    """The time for which the thread computed; it waited for the rest, or the machine ran other threads."""
+
+
+@dataclass(frozen=True)
 class DeviceTimes(Record):
     """Durations of launches on the device, as columns. They are written later than the launches, since nothing waits
     for the device."""

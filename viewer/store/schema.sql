@@ -211,6 +211,12 @@ CREATE TABLE calls_in_backward (
     log BIGINT, time_unix_ns BIGINT,
     call VARCHAR                     -- JSON list of numbers of the log
 );
+-- The time between two outermost calls that follow one another in a thread.
+CREATE TABLE call_gaps (
+    log BIGINT, time_unix_ns BIGINT,
+    call VARCHAR, before VARCHAR,    -- JSON lists of numbers of the log
+    own_ns VARCHAR, cpu_ns VARCHAR   -- JSON lists
+);
 -- Ids are ordered by (log, step, start), so that the launches of a step are a range of ids.
 CREATE TABLE launches (
     launch BIGINT, log BIGINT, call BIGINT, site BIGINT, step BIGINT, thread BIGINT,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stepscope.tracer.schema.launches import Calls, Launches
-from stepscope.tracer.schema.process_ends import End, Overhead
+from stepscope.tracer.schema.launches import CallGaps, Calls, Launches
+from stepscope.tracer.schema.process_ends import End
 from stepscope.tracer.schema.steps import CallSite, OptimizerStep, StepMarks, Steps
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.queries.runs import list_steps
@@ -43,8 +43,8 @@ def training(before: int = 0, between: int = 0, after: int = 0, optimizer: int =
     return log.record(End("exit", end))
 
 
-def serving(waiting: int) -> LogBuilder:
-    """Ten calls of 4 ms, each of which is a step, and the time (ms) between them."""
+def serving(waiting: int, computing: int = 0) -> LogBuilder:
+    """Ten calls of 4 ms, each of which is a step, the time (ms) between them, and how long it computes in that."""
     log = LogBuilder().record(run(guesses_steps=True)).record(graph())
     log.record(CallSite(0, "/src/serve.py", 7, "main", "model(queue.get())"))
     end = MONOTONIC_NS
@@ -54,6 +54,8 @@ def serving(waiting: int) -> LogBuilder:
         calls = Calls([call], [0], [0], [call], [1], [None], [start], [4 * MS], [1], ["ok"])
         log.record(Launches(calls, [0], [start], [start + MS]))
         log.record(Steps([call], ["inference"], ["call"], [start], [end]))
+        if call:
+            log.record(CallGaps([call], [call - 1], [0], [computing * MS]))
     return log.record(End("exit", end))
 
 
@@ -78,9 +80,25 @@ def test_a_server_waits_between_its_steps(opened: Open) -> None:
     assert found(trace) == []
 
 
+def test_what_a_server_computes_between_its_steps_is_work(opened: Open) -> None:
+    (mostly,) = found(opened(serving(12, computing=12)))
+    assert mostly.title.startswith("75 % of a step (12.0 ms of 16.0 ms) passes outside of compiled code")
+    assert mostly.proof == []
+    (partly,) = found(opened(serving(40, computing=4)))
+    assert partly.title.startswith("50 % of a step (4.00 ms of 8.00 ms) passes outside of compiled code")
+    assert found(opened(serving(40, computing=1))) == []
+
+
+def test_a_thread_that_waits_between_two_calls_is_told(opened: Open) -> None:
+    log = training(between=8)
+    log.record(CallGaps([2 * step + 1 for step in range(10)], [2 * step for step in range(10)], [0] * 10, [MS] * 10))
+    (finding,) = found(opened(log))
+    assert finding.proof[0].startswith("The thread computes for 1.00 ms per step in this time; it waits for the rest")
+
+
 def test_the_time_of_the_recorder_is_left_out(opened: Open) -> None:
     log = training(before=8, between=4)
-    log.record(Overhead(hook_ns=20 * 2 * MS, wall_ns=400 * MS, log_bytes=1, launches=20, failures=0))
+    log.record(CallGaps(list(range(1, 20)), list(range(19)), [2 * MS] * 19, [8 * MS] * 19))
     (finding,) = found(opened(log))
     assert finding.title.startswith("38 % of a step (6.00 ms of 16.0 ms) passes outside of compiled code")
     assert finding.proof == ["The recorder itself takes about 2.00 ms per step in this time, which is left out here."]

@@ -7,15 +7,19 @@ from dataclasses import replace
 
 from stepscope.viewer.findings.evidence import Evidence
 from stepscope.viewer.findings.speed.costs import steady_runs, steps_of_runs
-from stepscope.viewer.speed.queries.gaps import LEAST_NS, LEAST_SHARE, GapCost, gap_costs
+from stepscope.viewer.speed.queries.gaps import LEAST_NS, LEAST_SHARE, GapCost, gap_costs, logs_of_call_steps
 from stepscope.viewer.speed.queries.launch_costs import device_time
 from stepscope.viewer.speed.rows import RunSplit
 from stepscope.viewer.store.trace import Trace
 
+MOSTLY = 0.5
+
 
 def costly_gaps(trace: Trace) -> list[tuple[RunSplit, GapCost]]:
     """Return the gaps that are worth a finding, the longest of each log first, with the run as it were without the time
-    of the recorder in gaps. On a GPU only the time counts in which the device is idle."""
+    of the recorder in gaps. On a GPU only the time counts in which the device is idle. If each call is a step, as in a
+    server, the time before it counts if the thread computes for half of it or more; else only the time in which it
+    computes counts and is a part of the step."""
     return trace.once(_costly_gaps)
 
 
@@ -27,13 +31,19 @@ def _found(evidence: Evidence) -> Iterator[tuple[RunSplit, GapCost]]:
     costs = gap_costs(evidence.trace)
     runs = [run for run in steady_runs(evidence) if run.log in costs]
     on_device = [run for run in runs if any(part.kind == "launching" for part in run.parts)]
+    serving = logs_of_call_steps(evidence.trace) if costs else set()
     busy = device_time(evidence.trace, steps_of_runs(evidence, on_device)) if on_device else {}
     for run in runs:
         idle_ns = run.typical_ns
         if run in on_device:
             idle_ns = run.typical_ns - round(busy[run.log] / run.typical_steps) if run.log in busy else 0
-        unrecorded = replace(run, typical_ns=run.typical_ns - sum(cost.own_ns for cost in costs[run.log]))
+        own_ns = sum(cost.own_ns for cost in costs[run.log])
         for cost in costs[run.log]:
             part_ns = min(cost.part_ns, idle_ns)
-            if part_ns >= max(LEAST_NS, LEAST_SHARE * unrecorded.typical_ns):
-                yield unrecorded, cost._replace(part_ns=part_ns)
+            if cost.kind == "outside" and run.log in serving:
+                computed_ns = cost.cpu_ns or 0
+                part_ns = part_ns if computed_ns >= MOSTLY * cost.part_ns else min(part_ns, computed_ns)
+                own_ns += cost.part_ns - part_ns
+            whole = replace(run, typical_ns=run.typical_ns - own_ns)
+            if part_ns >= max(LEAST_NS, LEAST_SHARE * whole.typical_ns):
+                yield whole, cost._replace(part_ns=part_ns)

@@ -32,8 +32,9 @@ def _finding(evidence: Evidence, one: HotBreak, kind: str, rule: str) -> Timed:
     run, part_ns, first = one.run, one.part_ns, one.events[0]
     cause = "the host needs a value that the graph computed" if _reads(one) and not one.is_whole else first.cause
     place = f"{basename(first.source.file)}:{first.source.line}" if first.source else first.name
+    extent = "all of" if first.status == "fallback" else "the rest of"
     what = (
-        f"spent in code that is not compiled, because the graph break in {place} makes Python run all of {first.name}"
+        f"spent in code that is not compiled, because the graph break in {place} makes Python run {extent} {first.name}"
         if one.is_whole
         else f"host work at the graph break in {place}"
     )

@@ -3,11 +3,12 @@ before the first of them or after the last. The code at graph breaks, waiting fo
 optimizers of torch.optim do not count, nor does compiling, nor the recorder's own time. On a GPU the time counts as far
 as the device is idle, by the launches that were measured or profiled. Where several ranks run, the time after a
 backward pass does not count, because gradients are exchanged in it, and there is no finding if a rank is slower than
-the others, because the others wait for it. Where each call is a step, as in a server, the time between steps does not
-count. Typical steps are those of medium duration in which nothing was compiled; there must be four. The finding names
-the lines of the calls, and is a warning from 50 % on. Whether the program computes or waits in this time is not
-recorded. If a function runs there that a graph break keeps from being compiled, there is a finding of the kind
-break_in_hot_loop or synchronizing_call instead."""
+the others, because the others wait for it. Where each call is a step, as in a server, the time between steps counts
+if the thread computes for half of it or more; else only the time in which it computes counts and is a part of the step.
+Typical steps are those of medium duration in which nothing was compiled; there must be four. The finding names the
+lines of the calls, and is a warning from 50 % on. It says if the thread computes for less than half of the time from
+one call to the other. If a function runs there that a graph break keeps from being compiled, there is a finding of the
+kind break_in_hot_loop or synchronizing_call instead."""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ from stepscope.viewer.findings.speed import slow_rank
 from stepscope.viewer.findings.speed.costly_gaps import costly_gaps
 from stepscope.viewer.findings.speed.costs import Slowness, amount, facts_of, one_per_cause, step_page
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.speed.queries.gaps import GapCost, logs_of_call_steps
+from stepscope.viewer.speed.queries.gaps import GapCost
 from stepscope.viewer.speed.rows import RunSplit
-from stepscope.viewer.text.formats import basename, format_ns
+from stepscope.viewer.text.formats import format_ns
 
 SUMMARY = "Code that is not compiled takes much of each step"
 
-WARNING_SHARE = 0.5
+WARNING_SHARE = HALF = 0.5
 LEAST_TOLD_NS = 100_000
 """Minimum of the recorder's own time per step that is told."""
 
@@ -37,8 +38,6 @@ def find(evidence: Evidence) -> list[Timed]:
 
 def _slow(evidence: Evidence) -> Iterator[Slowness]:
     found = [(run, cost) for run, cost in costly_gaps(evidence.trace) if not cost.fallbacks]
-    waiting = logs_of_call_steps(evidence.trace) if found else set()
-    found = [(run, cost) for run, cost in found if cost.kind != "outside" or run.log not in waiting]
     has_ranks = len({run.rank for run in evidence.runs}) > 1
     if not found or (has_ranks and slow_rank.find(evidence)):
         return
@@ -53,7 +52,7 @@ def _finding(evidence: Evidence, run: RunSplit, cost: GapCost) -> Finding:
     return Finding(
         kind="uncompiled_work",
         severity="warning" if cost.part_ns >= WARNING_SHARE * run.typical_ns else "info",
-        title=f"{amount(cost.part_ns, run.typical_ns)} passes outside of compiled code, {_where(cost)}",
+        title=f"{amount(cost.part_ns, run.typical_ns)} passes outside of compiled code, {cost.where}",
         rule=rule_of(__doc__),
         evidence={**facts_of(run, cost.part_ns), "times": cost.times},
         proof=_proof(cost),
@@ -65,8 +64,13 @@ def _finding(evidence: Evidence, run: RunSplit, cost: GapCost) -> Finding:
 
 
 def _proof(cost: GapCost) -> list[str]:
-    many = [_MANY.format(cost.times)] if cost.times > 1 else []
-    return [*many, _OWN.format(format_ns(cost.own_ns))] if cost.own_ns >= LEAST_TOLD_NS else many
+    told = [_MANY.format(cost.times)] if cost.times > 1 else []
+    if cost.cpu_ns is not None and cost.cpu_ns < HALF * cost.part_ns:
+        told.append(
+            f"The thread computes for {format_ns(cost.cpu_ns)} per step in this time; it waits for the rest, be it for"
+            " a core of the machine."
+        )
+    return [*told, _OWN.format(format_ns(cost.own_ns))] if cost.own_ns >= LEAST_TOLD_NS else told
 
 
 _OWN = "The recorder itself takes about {} per step in this time, which is left out here."
@@ -74,20 +78,3 @@ _MANY = (
     "This happens {:,} times in a step. Each time Dynamo also checks the guards of the next call; one compiled function"
     " around several of these calls leaves that out."
 )
-
-
-def _where(cost: GapCost) -> str:
-    before, after = (place.text if place else None for place in (cost.before, cost.after))
-    if cost.kind == "after":
-        return f"between {before or 'the last graph'} and the end of the step"
-    if cost.kind == "outside":
-        first = after or "the first graph"
-        if before == after and before is not None:
-            return f"between {before} and the same call of the next step"
-        return f"between {before} of the step before and {first}" if before else f"before {first}"
-    return f"between one call and the next at {_place(cost)}" if before == after else f"between {before} and {after}"
-
-
-def _place(cost: GapCost) -> str:
-    source = cost.before.source if cost.before else None
-    return f"{basename(source.file)}:{source.line}" if source else "the same place"

@@ -12,6 +12,7 @@ from stepscope.viewer.speed.queries.splits import Gap, step_gaps
 from stepscope.viewer.speed.rows import PartKind, RunSplit
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import basename
 
 LEAST_SHARE, LEAST_NS = 0.25, 2_000_000
 """Minimum of the time that is outside of compiled code in a typical step, below which its places are not looked up."""
@@ -20,16 +21,18 @@ _FALLBACKS = """
     WITH given_up AS (
         SELECT f.log, f.compile_id, f.start_unix_ns - l.unix_ns + l.monotonic_ns AS at_ns
         FROM compiles f JOIN logs l ON l.log = f.log
-        WHERE f.log = ? AND f.status = 'fallback' AND l.monotonic_ns IS NOT NULL
+        WHERE f.log = $1 AND f.status = 'fallback' AND l.monotonic_ns IS NOT NULL
     ), outermost AS (SELECT log, graph, start_ns FROM calls WHERE depth = 0)
     SELECT f.compile_id, c.graph FROM given_up f ASOF LEFT JOIN outermost c ON c.log = f.log AND c.start_ns < f.at_ns
+    UNION ALL
+    SELECT e.compile_id, g.graph FROM compile_events e JOIN graphs g ON g.log = e.log AND g.compile_id = e.compile_id
+    WHERE e.log = $1 AND e.kind = 'graph_break' AND contains(e.cause, 'skipping the rest of the function')
+      AND g.phase IS DISTINCT FROM 'backward'
 """
-
-
-_OWN = """
-    SELECT o.log, (max(o.hook_ns) - coalesce(max(o.stats_ns), 0))::DOUBLE
-           / (SELECT count(*) FROM calls c WHERE c.log = o.log AND c.depth = 0)
-    FROM overhead o WHERE o.hook_ns > 0 GROUP BY o.log
+_MEASURED = """
+    SELECT unnest(from_json(before, '["BIGINT"]')), unnest(from_json(call, '["BIGINT"]')),
+           unnest(from_json(own_ns, '["BIGINT"]')), unnest(from_json(cpu_ns, '["BIGINT"]'))
+    FROM call_gaps WHERE log = ?
 """
 
 
@@ -42,11 +45,31 @@ class GapCost(NamedTuple):
     part_ns: int
     """Mean per step, without the recorder's own time."""
     own_ns: int
-    """Mean of the recorder's own time in the gaps: that of a call for each."""
+    """Mean of the recorder's own time in the gaps."""
+    cpu_ns: int | None
+    """Mean of the time for which the thread computed from the call before to the call after; None if unknown."""
     times: int
     """How often this is in a step."""
     fallbacks: list[str]
-    """Compiles that were given up when a function was called there, so that Python runs it."""
+    """Compiles that were given up when a function was called there, or before its end, so that Python runs it."""
+
+    @property
+    def where(self) -> str:
+        """Return text like ``between the compiled call at train.py:7 and the backward pass at train.py:9``."""
+        before, after = (place.text if place else None for place in (self.before, self.after))
+        if self.kind == "after":
+            return f"between {before or 'the last graph'} and the end of the step"
+        if self.kind == "outside":
+            first = after or "the first graph"
+            if before == after and before is not None:
+                return f"between {before} and the same call of the next step"
+            return f"between {before} of the step before and {first}" if before else f"before {first}"
+        return f"between one call and the next at {self._place}" if before == after else f"between {before} and {after}"
+
+    @property
+    def _place(self) -> str:
+        source = self.before.source if self.before else None
+        return f"{basename(source.file)}:{source.line}" if source else "the same place"
 
 
 def logs_of_call_steps(trace: Trace) -> set[int]:
@@ -62,8 +85,7 @@ def gap_costs(trace: Trace) -> dict[int, list[GapCost]]:
 def _gap_costs(trace: Trace) -> dict[int, list[GapCost]]:
     steps = typical_steps(trace)
     much = [run.log for run in run_splits(trace) if _is_much(run)]
-    own: dict[int, float] = dict(sql.rows(trace, _OWN)) if much else {}
-    return {log: _costs(trace, log, steps[log].steps, own.get(log, 0.0)) for log in much}
+    return {log: costs_of_gaps(trace, log, steps[log].steps) for log in much}
 
 
 def _is_much(run: RunSplit) -> bool:
@@ -71,18 +93,23 @@ def _is_much(run: RunSplit) -> bool:
     return spent >= max(LEAST_NS, LEAST_SHARE * run.typical_ns)
 
 
-def _costs(trace: Trace, log: int, steps: Sequence[int], own_ns: float) -> list[GapCost]:
+def costs_of_gaps(trace: Trace, log: int, steps: Sequence[int]) -> list[GapCost]:
+    """Return the gaps in some steps of a log, the longest first."""
     found: defaultdict[tuple[PartKind, GraphPlace | None, GraphPlace | None], list[Gap]] = defaultdict(list)
     gaps = [gap for gap in step_gaps(trace, log, steps) if gap.kind in _KINDS]
     places = graph_places(trace, {graph for gap in gaps for graph in (gap.before, gap.after) if graph is not None})
     for gap in gaps:
         found[gap.kind, places.get(gap.before), places.get(gap.after)].append(gap)
     fallbacks = sql.rows(trace, _FALLBACKS, [log]) if found else []
+    measured = {(before, call): times for before, call, *times in sql.rows(trace, _MEASURED, [log])}
     costs = []
     for key, same in found.items():
         spent = sum(gap.duration_ns for gap in same) / len(steps)
-        own = min(own_ns * len(same) / len(steps), spent / 2)
+        times = [measured.get(gap.calls) for gap in same]
+        own = min(spent, sum(one[0] for one in times if one) / len(steps))
+        computed = sum(one[1] for one in times if one) / len(steps) if all(times) else None
         graphs = {gap.before for gap in same}
         given_up = [compile_id for compile_id, graph in fallbacks if graph in graphs]
-        costs.append(GapCost(*key, round(spent - own), round(own), round(len(same) / len(steps)), given_up))
+        cpu = None if computed is None else round(computed)
+        costs.append(GapCost(*key, round(spent - own), round(own), cpu, round(len(same) / len(steps)), given_up))
     return sorted(costs, key=lambda cost: -cost.part_ns)

@@ -33,7 +33,7 @@ _ENDS_LATER = ("optimizer", "user")
 """What ends a step later than its last call."""
 _RESUMED = re.compile(r"torch_dynamo_resume_in_.+_at_(\d+)$")
 _CALLS = """
-    SELECT c.log, c.step, c.thread, c.graph, c.start_ns, c.start_ns + c.duration_ns AS end_ns,
+    SELECT c.log, c.step, c.local_call AS number, c.thread, c.graph, c.start_ns, c.start_ns + c.duration_ns AS end_ns,
            c.state = 'replayed' AS is_replay,
            CASE WHEN g.phase IS DISTINCT FROM 'backward' THEN f.file END AS file, f.function
     FROM calls c LEFT JOIN graphs g ON g.graph = c.graph
@@ -83,6 +83,8 @@ _NEVER = Periods(())
 class _Call(NamedTuple):
     log: int
     step: int
+    number: int
+    """Number in the log."""
     thread: int
     graph: int | None
     start_ns: int
@@ -163,11 +165,11 @@ def step_gaps(trace: Trace, log: int, steps: Iterable[int]) -> list[Gap]:
     """Return the gaps of some steps of a log."""
     wanted = set(steps)
     found: list[Gap] = []
-    previous: int | None = None
+    previous: _Call | None = None
     for row, calls, facts, before_ns in _divisible(trace, log, log):
         if row.step in wanted:
             found += [gap for _, _, gap in _gaps(calls, facts, *_span(row, calls, before_ns), previous)]
-        previous = max(calls, key=lambda call: call.end_ns).graph
+        previous = max(calls, key=lambda call: call.end_ns)
     return found
 
 
@@ -244,6 +246,8 @@ class Gap(NamedTuple):
     after: int | None
     """The graph whose call began after; None if that is in a later step."""
     duration_ns: int
+    calls: tuple[int | None, int | None]
+    """The numbers of these calls in the log."""
 
 
 def _split(row: _Step, calls: Sequence[_Call], facts: _Facts, before_ns: int | None) -> StepSplit:
@@ -275,11 +279,11 @@ def _span(row: _Step, calls: Sequence[_Call], before_ns: int | None) -> tuple[in
 
 
 def _gaps(
-    calls: Sequence[_Call], facts: _Facts, start: int, end: int, previous: int | None = None
+    calls: Sequence[_Call], facts: _Facts, start: int, end: int, previous: _Call | None = None
 ) -> Iterator[tuple[int, int, Gap]]:
     """Yield start, end and facts of the time before, between and after the calls of a step from `start` to `end`.
 
-    `previous` is the graph of the last call of the step before.
+    `previous` is the last call of the step before.
     """
     apart = _apart(calls, facts)
     before: _Call | None = None
@@ -290,7 +294,9 @@ def _gaps(
             line = _break(call, facts) if call is not None and before is not None else None
             kind: PartKind = "break" if line else "outside" if before is None else "between" if call else "after"
             left = until - at - sum(periods.within(at, until) for _, periods in apart)
-            yield at, until, Gap(kind, line, before.graph if before else previous, call and call.graph, left)
+            ended = before or previous
+            numbers = ended and ended.number, call and call.number
+            yield at, until, Gap(kind, line, ended and ended.graph, call and call.graph, left, numbers)
         if call is not None and call.end_ns >= at:
             before, at = call, call.end_ns
 
