@@ -10,7 +10,7 @@ import pytest
 
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import DataWait, StepMarks
+from stepscope.tracer.schema.steps import CallSite, DataWait, StepMarks
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.evidence import Evidence
 from stepscope.viewer.findings.speed import data_waits, growing_sequence, host_bound, slow_rank
@@ -29,19 +29,21 @@ def steps_of(
     *,
     step_ms: int = 10,
     call_ms: int = 2,
+    kernel_us: int = 1,
+    after_ms: int = 1,
     workers: int | None = 0,
     waits: dict[tuple[int, str], int] | None = None,
 ) -> LogBuilder:
-    """Ten steps that begin with waits, (thread, file) -> ms, and end with one call."""
+    """Ten steps that begin with waits, (thread, file) -> ms, and end with one call and `after_ms` after it."""
     log = LogBuilder().record(run(guesses_steps=True, rank=rank, world_size=None if rank is None else 64))
     log.record(graph())
     for step in range(10):
         begin = MONOTONIC_NS + step * step_ms * MS
         for (thread, file), lasts in (waits or {}).items():
             log.record(DataWait(thread, begin, lasts * MS, workers, file, 7))
-        start = begin + (step_ms - call_ms - 1) * MS
+        start = begin + (step_ms - call_ms - after_ms) * MS
         calls = Calls([step], [0], [0], [step], [MAIN], [None], [start], [call_ms * MS], [1], ["ok"])
-        log.record(Launches(calls, [0], [start], [start + 1000]))
+        log.record(Launches(calls, [0], [start], [start + kernel_us * 1000]))
         log.record(StepMarks(["optimizer"], [0], ["SGD"], [MAIN], [begin + step_ms * MS]))
     return log.record(End("exit", MONOTONIC_NS + 10 * step_ms * MS))
 
@@ -103,11 +105,35 @@ def test_the_place_is_where_typical_steps_wait(opened: Open) -> None:
 
 def test_a_rank_is_slow_only_if_the_others_wait_for_it(tmp_path: Path) -> None:
     together = [steps_of(0, waits={(MAIN, "/src/a.py"): 1}), steps_of(1, waits={(MAIN, "/src/a.py"): 5})]
-    assert findings(ranks(tmp_path / "a", together))["slow_rank"].title.startswith(
-        "Rank 1 spends 5.00 ms per step on waiting for data, the other rank 1.00 ms"
-    )
+    slow = findings(ranks(tmp_path / "a", together))["slow_rank"]
+    assert slow.title.startswith("Rank 1 spends 5.00 ms per step waiting for data, the other rank 1.00 ms")
+    assert slow.source is not None
+    assert (slow.source.file, slow.source.line) == ("/src/a.py", 7)
     apart = [steps_of(0, waits={(MAIN, "/src/a.py"): 1}), steps_of(1, step_ms=20, waits={(MAIN, "/src/a.py"): 9})]
     assert "slow_rank" not in findings(ranks(tmp_path / "b", apart))
+
+
+def test_a_slow_rank_names_the_calls_around_its_work(tmp_path: Path) -> None:
+    logs = [steps_of(0, step_ms=20, call_ms=4, after_ms=13), steps_of(1, step_ms=20, call_ms=4)]
+    for log in logs:
+        log.record(CallSite(0, "/src/train.py", 7, "main", "loss = model(load())"))
+    slow = findings(ranks(tmp_path, logs))["slow_rank"]
+    assert slow.title.startswith(
+        "Rank 1 spends 15.0 ms per step between the steps, most of it between the compiled call at train.py:7 and the"
+        " same call of the next step, the other rank 3.00 ms"
+    )
+    assert slow.source is not None
+    assert slow.source.line == 7
+
+
+def test_a_slow_rank_names_the_kernel_that_differs_most(tmp_path: Path) -> None:
+    logs = [steps_of(0, call_ms=3, kernel_us=1_000), steps_of(1, call_ms=7, kernel_us=6_500)]
+    slow = findings(ranks(tmp_path, logs))["slow_rank"]
+    assert slow.title.startswith(
+        "Rank 1 spends 6.50 ms per step in kernels, most of it in extern_kernels.mm, the other"
+    )
+    assert slow.kernel == "extern_kernels.mm"
+    assert slow.page == f"/launches/{slow.launch}"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from stepscope.viewer.findings.speed.costs import (
     steady_steps,
     step_page,
 )
-from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.speed.queries.data_waits import DataWaitRow, longest_waits
 from stepscope.viewer.speed.rows import RunSplit
@@ -54,7 +53,7 @@ def _finding(evidence: Evidence, run: RunSplit, waited: int, most: DataWaitRow) 
         page=step_page(evidence, run),
         rank=run.rank,
         log=run.log,
-        source=SourceLine(most.file, most.line, "", "") if most.file and most.line is not None else None,
+        source=most.source,
     )
 
 

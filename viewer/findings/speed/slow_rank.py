@@ -5,7 +5,9 @@ medians is at least 15 % of its step and 1 ms. The other ranks then wait for it 
 steps take as long as its own; if they take less than five sixths of that, the ranks do not wait for each other and
 there is no finding. Kernels are left out if compiled graphs contain collectives, because waiting in them is time of
 kernels. Typical steps are those of medium duration in which nothing was compiled; each rank needs four. There is one
-finding per run, about the largest difference; it is a warning."""
+finding per run, about the largest difference; it is a warning. It names where the rank spends this part: the kernel
+whose time differs most from that of the other ranks, the line of the graph break, that which waits for data, or the
+calls before and after the longest other work."""
 
 from __future__ import annotations
 
@@ -14,9 +16,20 @@ from statistics import median, quantiles
 from typing import NamedTuple
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
-from stepscope.viewer.findings.speed.costs import facts_of, is_costly, steady_runs, steady_steps, step_page, time_of
+from stepscope.viewer.findings.speed.costs import (
+    facts_of,
+    is_costly,
+    steady_runs,
+    steady_steps,
+    step_page,
+    steps_of_runs,
+    time_of,
+)
+from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.speed.queries.launch_costs import has_collectives
+from stepscope.viewer.speed.queries.data_waits import longest_waits
+from stepscope.viewer.speed.queries.gaps import costs_of_gaps
+from stepscope.viewer.speed.queries.launch_costs import SiteCost, has_collectives, kernel_costs
 from stepscope.viewer.speed.queries.verdict import share_text
 from stepscope.viewer.speed.rows import PART_NAMES, PartKind, RunSplit
 from stepscope.viewer.text.formats import format_ns
@@ -27,7 +40,13 @@ TITLE_IS_MEASURED = True
 FACTOR, TOGETHER = 1.3, 1.2
 MOST_APART = 3
 """Number of ranks, those that take longest, that are compared with all others."""
-_PARTS: tuple[PartKind, ...] = ("kernels", "host", "break", "data", "outside")
+_PARTS: dict[PartKind, str] = {
+    "kernels": "in kernels",
+    "host": "on host work between launches",
+    "break": "at graph breaks",
+    "data": "waiting for data",
+    "outside": "between the steps",
+}
 
 
 class _Excess(NamedTuple):
@@ -47,11 +66,11 @@ def find(evidence: Evidence) -> list[Timed]:
     if len({run.rank for run in runs}) < 2 or len(runs) != len({run.rank for run in runs}):
         return []
     most = max(_excesses(evidence, runs), key=lambda one: one.excess_ns, default=None)
-    return [] if most is None else [(time_of(evidence, most.run.log), _finding(evidence, most, len(runs)))]
+    return [] if most is None else [(time_of(evidence, most.run.log), _finding(evidence, most, runs))]
 
 
 def _excesses(evidence: Evidence, runs: list[RunSplit]) -> Iterator[_Excess]:
-    kinds = _PARTS[1:] if has_collectives(evidence.trace) else _PARTS
+    kinds = [kind for kind in _PARTS if kind != "kernels" or not has_collectives(evidence.trace)]
     steps = {run.log: steady_steps(evidence, run) for run in runs}
     for kind in kinds:
         times = {log: typical.times.get(kind, [0] * len(typical.steps)) for log, typical in steps.items()}
@@ -68,19 +87,66 @@ def _is_waited_for(run: RunSplit, runs: list[RunSplit]) -> bool:
     return run.typical_ns <= TOGETHER * median(one.typical_ns for one in runs if one.log != run.log)
 
 
-def _finding(evidence: Evidence, most: _Excess, ranks: int) -> Finding:
-    run = most.run
-    others = "the median of the other ranks" if ranks > 2 else "the other rank"
+class _Place(NamedTuple):
+    """Where a rank spends its additional time."""
+
+    where: str = ""
+    source: SourceLine | None = None
+    kernel: str | None = None
+    launch: int | None = None
+
+
+def _place(evidence: Evidence, most: _Excess, runs: list[RunSplit]) -> _Place:
+    run, typical = most.run, steady_steps(evidence, most.run)
+    if most.kind == "kernels":
+        return _kernel(evidence, run, runs)
+    if most.kind == "break":
+        line = max((part for part in run.parts if part.kind == "break"), key=lambda part: part.duration_ns)
+        return _Place(f", most of it in {line.place}", line.source)
+    if most.kind == "data":
+        waits = longest_waits(evidence.trace, run.log, typical.spans)
+        return _Place("", waits.source if waits else None)
+    if most.kind == "outside":
+        costs = costs_of_gaps(evidence.trace, run.log, typical.steps)
+        longest = next((cost for cost in costs if cost.kind == "outside"), None)
+        if longest is not None:
+            near = longest.after or longest.before
+            return _Place(f", most of it {longest.where}", near.source if near else None)
+    return _Place()
+
+
+def _kernel(evidence: Evidence, run: RunSplit, runs: list[RunSplit]) -> _Place:
+    steps = steps_of_runs(evidence, runs)
+    costs = kernel_costs(evidence.trace, steps)
+    means = {
+        one.log: {(site.kernel, site.source): site.duration_ns / len(steps[one.log]) for site in costs.get(one.log, ())}
+        for one in runs
+    }
+
+    def excess(site: SiteCost) -> float:
+        key = site.kernel, site.source
+        return means[run.log][key] - median(times.get(key, 0.0) for log, times in means.items() if log != run.log)
+
+    first = max(costs.get(run.log, ()), key=excess, default=None)
+    return _Place(f", most of it in {first.kernel}", first.source, first.kernel, first.launch) if first else _Place()
+
+
+def _finding(evidence: Evidence, most: _Excess, runs: list[RunSplit]) -> Finding:
+    run, place = most.run, _place(evidence, most, runs)
+    others = "the median of the other ranks" if len(runs) > 2 else "the other rank"
     return Finding(
         kind="slow_rank",
         severity="warning",
-        title=f"Rank {run.rank} spends {format_ns(most.own_ns)} per step on {PART_NAMES[most.kind]},"
+        title=f"Rank {run.rank} spends {format_ns(most.own_ns)} per step {_PARTS[most.kind]}{place.where},"
         f" {others} {format_ns(most.others_ns)}: the difference is {share_text(most.excess_ns, run.typical_ns)}"
         f" of a step ({format_ns(run.typical_ns)})",
         rule=rule_of(__doc__),
         evidence={**facts_of(run, most.excess_ns), "part": PART_NAMES[most.kind], "own_ns": most.own_ns,
-                  "others_ns": most.others_ns, "ranks": ranks},
-        page=step_page(evidence, run),
+                  "others_ns": most.others_ns, "ranks": len(runs)},
+        page=f"/launches/{place.launch}" if place.launch is not None else step_page(evidence, run),
         rank=run.rank,
         log=run.log,
+        launch=place.launch,
+        kernel=place.kernel,
+        source=place.source,
     )  # fmt: skip

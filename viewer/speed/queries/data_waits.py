@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -23,6 +24,10 @@ class DataWaitRow(NamedTuple):
     workers: int | None
     file: str | None
     line: int | None
+
+    @property
+    def source(self) -> SourceLine | None:
+        return SourceLine(self.file, self.line, "", "") if self.file and self.line is not None else None
 
 
 def longest_waits(trace: Trace, log: int, spans: Sequence[tuple[int, int]]) -> DataWaitRow | None:

@@ -63,6 +63,14 @@ _PRODUCTS = f"""
     SELECT log, site, graph, kernel, launch, launches, (launches * each_ns)::BIGINT AS duration_ns, stacks
     FROM known WHERE launches > 0 AND each_ns IS NOT NULL ORDER BY log, duration_ns DESC
 """
+_KERNELS = f"""
+    WITH {_TYPICAL}
+    SELECT l.log, l.site, any_value(s.graph) AS graph, any_value(s.kernel) AS kernel, any_value(s.stacks) AS stacks,
+           count(*) AS launches, min(l.launch) AS launch,
+           sum(coalesce(l.device_duration_ns, l.duration_ns))::BIGINT AS duration_ns
+    FROM launches l JOIN typical t ON t.log = l.log AND t.step = l.step JOIN sites s ON s.site = l.site
+    WHERE s.kind <> 'subgraph' GROUP BY l.log, l.site ORDER BY l.log, duration_ns DESC
+"""
 MOST_STEPS = 50_000
 """Number of steps from which on no other log is asked about in the same statement."""
 _COPY = {"aten.clone", "aten.copy", "aten.contiguous"}
@@ -131,6 +139,15 @@ def layout_copies(trace: Trace, steps: StepsOfLogs) -> dict[int, list[SiteCost]]
         for row in sql.named(trace, _COPIES, asked, json=("aten", "stacks")):
             if _is_layout_copy({name.rpartition(".default")[0] or name for name in row["aten"]}):
                 found[row["log"]].append(_cost(row))
+    return found
+
+
+def kernel_costs(trace: Trace, steps: StepsOfLogs) -> dict[int, list[SiteCost]]:
+    """Return all sites with the time of their launches in these steps, the longest first, by log."""
+    found: defaultdict[int, list[SiteCost]] = defaultdict(list)
+    for asked in _portions(steps):
+        for row in sql.named(trace, _KERNELS, asked, json=("stacks",)):
+            found[row["log"]].append(_cost(row))
     return found
 
 
