@@ -8,13 +8,15 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.inductor.sources.dynamo_graphs import parse_stack
 from stepscope.tracer.schema.process_ends import Frame
 
 _LOCAL = re.compile(r"""\bL\[(['"])(.*?)\1\]""")
-_IN_PLACE = re.compile(r"[a-z0-9]_$")
+_IN_PLACE = re.compile(r"[a-z0-9]_$|^setitem$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift)$")
+"""Names of methods and functions that change their first argument."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +125,38 @@ def _line(value: Any) -> Frame | None:
 
 
 def _changing_line(node: Any) -> Frame | None:
-    """Return the line that changes an input last; None for other nodes, and if none seems to change it."""
+    """Return the line that changes an input last; None for other nodes, and if none seems to change it.
+
+    If no node changes the input itself, one changes what shares its memory, or may be the input as its form is the
+    same: an operator such as dropout returns what it was given if it has nothing to do.
+    """
     if getattr(node, "op", None) != "placeholder":
         return None
-    changing = [user for user in node.users if _IN_PLACE.search(str(getattr(user.target, "__name__", user.target)))]
+    changing = [user for user in node.users if _changes(user)]
+    if not changing:
+        likely, waiting = {node}, [node]
+        while waiting:
+            members = {user for user in waiting.pop().users if _may_be(user, node)} - likely
+            likely |= members
+            waiting += members
+        changing = [one for one in node.graph.nodes if one in likely and _changes(one)]
     return _line(changing[-1]) if changing else None
+
+
+def _changes(node: Any) -> bool:
+    return bool(_IN_PLACE.search(str(getattr(node.target, "__name__", node.target))))
+
+
+def _may_be(node: Any, given: Any) -> bool:
+    """Return whether a value may be an input of the graph or a view of it."""
+    one, other = (each.meta.get("example_value") for each in (node, given))
+    if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
+        return False
+    if one.layout != torch.strided or other.layout != torch.strided:
+        return False
+    forms = [(each.dtype, each.shape, each.stride()) for each in (one, other)]
+    memory = [StorageWeakRef(each.untyped_storage()) for each in (one, other)]  # type: ignore[no-untyped-call]
+    return forms[0] == forms[1] or memory[0] == memory[1]
 
 
 def _eps(node: Any) -> float:

@@ -56,6 +56,36 @@ def wrong_alias() -> Any:
     return torch.compile(run)(torch.tensor([1.0, 2.0]), torch.tensor([10.0]))
 
 
+def lost_in_dropout() -> Any:
+    """Dropout with a probability of 0 returns its input, which is then changed."""
+
+    def run(x: Tensor) -> Tensor:
+        y = functional.dropout(x, 0.0, training=True)
+        y.mul_(3)
+        return y + 1
+
+    return torch.compile(run)(torch.ones(2, 2))
+
+
+def lost_between_windows() -> Any:
+    """The windows leave out the last element, which a change of all of them sets to zero."""
+
+    def run(x: Tensor) -> Tensor:
+        x.unfold(0, 3, 3).mul_(2)
+        return x + 0.5
+
+    return torch.compile(run)(torch.rand(10) + 1)
+
+
+def other_dtype() -> Any:
+    """A cumulative sum of equal numbers is replaced by one in another dtype, in which they do not become zero."""
+
+    def run(x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.full((5,), 0.7).cumsum(0, dtype=torch.int64), x + 1
+
+    return torch.compile(run)(torch.rand(4))
+
+
 @contextmanager
 def faulty_pass(change: Callable[[torch.fx.Graph], None]) -> Iterator[None]:
     """Let a pass change each graph after autograd."""
@@ -222,7 +252,10 @@ JUDGED: dict[str, Program] = {
     "judged_backward": wrong_gradient,
 }
 """Programs whose kernels are judged too; only that of `judged_kernel` is wrong."""
-LAYERED: tuple[Program, ...] = (overlapping, lost_mutation, wrong_alias, hidden_overflow, returned_input)
+LAYERED: tuple[Program, ...] = (
+    overlapping, lost_mutation, lost_in_dropout, lost_between_windows, other_dtype, wrong_alias, hidden_overflow,
+    returned_input,
+)  # fmt: skip
 
 
 def results(program: Program) -> list[Any]:

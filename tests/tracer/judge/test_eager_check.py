@@ -42,7 +42,7 @@ def differences(rows: list[LayerCheckRow]) -> set[tuple[Any, Any]]:
 def test_a_kernel_that_overwrites_what_it_reads(ran: tuple[Path, dict[str, str]]) -> None:
     (finding,), rows = read(ran, "overlapping")
     assert finding.severity == "critical"
-    assert "differs from eager: output 0, 16 of 32 elements" in finding.title
+    assert "differs from eager: input x after the call, 16 of 32 elements" in finding.title
     assert differences(rows) == {("output 0", "values"), ("input x after the call", "values")}
     evidence = finding.evidence
     assert abs(evidence["before"] - evidence["float64"]) < 1e-6 < abs(evidence["after"] - evidence["float64"])
@@ -114,20 +114,27 @@ def test_what_cannot_be_compared_is_said(ran: tuple[Path, dict[str, str]], name:
 
 
 @pytest.mark.parametrize(
-    ("name", "pair", "removed_by"),
+    ("name", "pair", "line", "removed_by"),
     [
-        ("overlapping", ["post_grad", "compiled"], "max_fusion_size=1"),
-        ("lost_mutation", ["dynamo", "aot"], None),
-        ("wrong_alias", ["joint", "post_grad"], None),
-        ("hidden_overflow", ["aot", "joint"], "use_joint_graph_passes=False"),
-        ("returned_input", ["aot", "joint"], "use_joint_graph_passes=False"),
+        ("overlapping", ["post_grad", "compiled"], "x.add_(x.flip(0))", ["max_fusion_size=1"]),
+        ("lost_mutation", ["dynamo", "aot"], "y += y", []),
+        ("lost_in_dropout", ["dynamo", "aot"], "y.mul_(3)", []),
+        ("lost_between_windows", ["dynamo", "aot"], "x.unfold(0, 3, 3).mul_(2)", []),
+        ("other_dtype", ["joint", "post_grad"], "cumsum", []),
+        ("wrong_alias", ["joint", "post_grad"], "slice_scatter", []),
+        ("hidden_overflow", ["aot", "joint"], "", ["use_joint_graph_passes=False"]),
+        ("returned_input", ["aot", "joint"], "", ["use_joint_graph_passes=False"]),
     ],
 )
-def test_the_layer_is_named(ran: tuple[Path, dict[str, str]], name: str, pair: list[str], removed_by: str) -> None:
+def test_the_layer_is_named(
+    ran: tuple[Path, dict[str, str]], name: str, pair: list[str], line: str, removed_by: list[str]
+) -> None:
     (finding,), rows = read(ran, name)
     assert finding.evidence["appears_between"] == pair
+    assert finding.source is not None
+    assert line in finding.source.code
     gone = [text.removesuffix(": it is gone") for text in finding.evidence["settings"] if text.endswith("it is gone")]
-    assert gone == ([removed_by] if removed_by else [])
+    assert gone == removed_by
     assert any("it appears between" in line for line in finding.proof)
     assert bool(rows[0].nodes) == (pair[1] != "compiled")
 

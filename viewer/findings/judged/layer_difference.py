@@ -76,8 +76,12 @@ def _finding(group: list[LayerCheckRow]) -> Timed:
 
 
 def _worst(row: LayerCheckRow) -> dict[str, Any]:
-    """Return the first difference of values; if there is none, the first that is not mild."""
-    ranked = sorted(row.differences, key=lambda one: (one["what"] != "values", one["what"] in _MILD))
+    """Return the first difference of values, that of a changed input before those of results that may follow from it;
+    if there is none, the first that is not mild."""
+    ranked = sorted(
+        row.differences,
+        key=lambda one: (one["what"] != "values", one["what"] in _MILD, not one["name"].endswith("after the call")),
+    )
     return ranked[0] if ranked else {"name": "", "what": "values", "text": ""}
 
 
