@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import orjson
@@ -14,7 +16,7 @@ from stepscope.tracer.schema.gaps import Skipped
 from stepscope.viewer.overview.summary import findings, findings_text, summary, summary_text
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_ns
-from tests.logs.synthetic import LogBuilder, compile_records, recorded
+from tests.logs.synthetic import LogBuilder, compile_records, graph, recorded, run
 from tests.viewer.client import Client
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -130,11 +132,33 @@ def test_the_line_of_a_run_is_whole_and_names_the_interpreter_without_its_folder
 def test_a_trace_without_values_names_the_option_that_records_them(opened: Open) -> None:
     trace = opened(recorded())
     lines = summary_text(trace).split("\n")
-    assert lines[1] == "Values were not recorded; record with --level values to look for NaN and wrong numbers."
+    assert lines[1] == "Values were not recorded; record with --level values to look for NaN."
+    assert lines[2] == "To look for wrong numbers that are finite, record with --judge first --check-eager."
     assert findings_text(trace).split("\n")[1] == lines[1]
     assert lines[1] in Client(trace).get("/").text
     assert "--level" not in summary_text(opened(recorded(level="values")))
     assert "--level" not in summary_text(opened(compile_records(LogBuilder())))
+
+
+@pytest.mark.parametrize(
+    ("returned", "phase", "is_told"),
+    [
+        ("arg0_1", "inference", True),
+        ("arg0_1", "forward", False),
+        ("reinterpret_tensor(arg0_1, (4, ))", "inference", False),
+        ("buf0", "inference", False),
+    ],
+)
+def test_a_graph_that_returns_an_input_itself_names_the_option_that_compares_it(
+    opened: Open, returned: str, phase: Any, is_told: bool
+) -> None:
+    code = f"def call(args):\n    arg0_1, = args\n    buf0 = arg0_1\n    return ({returned}, )\n"
+    log = compile_records(LogBuilder().record(run()), has_code=False)
+    ids: Any = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+    log.torch("inductor_output_code", {"filename": "/tmp/x/cwrapper.py"}, code.encode(), **ids)
+    text = " ".join(summary_text(opened(log.record(replace(graph(), phase=phase)))).split())
+    told = "The graph 0/0 returns an input itself as a result; record with --check-eager"
+    assert (told in text) == is_told
 
 
 @pytest.mark.parametrize("end", [True, False])

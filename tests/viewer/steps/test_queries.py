@@ -49,7 +49,10 @@ def test_overview_of_a_healthy_run(opened: Open) -> None:
     assert facts.compile_duration_ns == 1_500_000
     assert facts.overhead.hook_ns == 1_000
     assert facts.overhead.bytes_per_launch is not None
-    assert facts.notes == ["Values were not recorded; record with --level values to look for NaN and wrong numbers."]
+    assert facts.notes == [
+        "Values were not recorded; record with --level values to look for NaN.",
+        "To look for wrong numbers that are finite, record with --judge first --check-eager.",
+    ]
     (row,) = facts.runs
     assert (row.argv, row.level, row.complete, row.start_unix_ns) == (
         ["train.py", "--lr", "0.1"],

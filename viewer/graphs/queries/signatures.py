@@ -84,12 +84,22 @@ def call_code(code: str) -> str:
 
 def code_results(code: str) -> list[str | None]:
     """Return the name of the buffer in each output of a generated wrapper; None for an output that is no buffer."""
+    return [_buffer(item) for item in _results(code)]
+
+
+def returned_inputs(code: str) -> list[str]:
+    """Return the inputs that a generated wrapper returns as they stand, and not as a view."""
+    inputs = set(code_inputs(code))
+    return [item.id for item in _results(code) if isinstance(item, ast.Name) and item.id in inputs]
+
+
+def _results(code: str) -> list[ast.expr]:
     found = _RESULTS.findall(call_code(code))
     try:
         returned = ast.parse(found[-1], mode="eval").body if found else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    return [_buffer(item) for item in returned.elts] if isinstance(returned, ast.Tuple) else []
+    return returned.elts if isinstance(returned, ast.Tuple) else []
 
 
 def _buffer(expression: ast.expr) -> str | None:

@@ -13,6 +13,7 @@ from stepscope.viewer.judged.queries.judged import judged_count
 from stepscope.viewer.judged.rows import JudgedCount
 from stepscope.viewer.memory.queries.graphs import lifetime_events
 from stepscope.viewer.overview.queries.damage import SEEN_AT_BUFFERS, not_recorded_lines, problem_counts
+from stepscope.viewer.overview.queries.hints import eager_hint
 from stepscope.viewer.overview.queries.runs import list_runs, list_steps
 from stepscope.viewer.overview.rows import Counts, CrashRunRow, OverheadRow, Overview, RunRow
 from stepscope.viewer.speed.queries.runs import run_splits
@@ -28,7 +29,8 @@ MOST_REASONS = 3
 """Maximum number of reasons for which launches were not judged."""
 _LEVELS_WITH_VALUES = ("values", "save")
 _BREAKS = ("graph_break", "break_in_hot_loop", "synchronizing_call")
-_NO_VALUES = "Values were not recorded; record with --level values to look for NaN and wrong numbers."
+_NO_VALUES = "Values were not recorded; record with --level values to look for NaN."
+_NOT_JUDGED = "To look for wrong numbers that are finite, record with --judge first --check-eager."
 
 
 def overview(trace: Trace) -> Overview:
@@ -84,7 +86,7 @@ def _parts(trace: Trace) -> Overview:
         not_recorded=part("What was not recorded", [], not_recorded_lines, trace),
         overhead=part("The cost of the recorder", OverheadRow(*(None,) * 6), overhead, trace),
         index_bytes=trace.index_bytes,
-        notes=[*_judged(judged), *_notes(meta, runs, counts), *_undeclared(trace)],
+        notes=[*_judged(judged), *_notes(meta, runs, counts), *_undeclared(trace), *eager_hint(trace)],
         crash_runs=part("Runs after the crash", [], _crash_runs, trace, runs),
     )
 
@@ -177,7 +179,7 @@ def _undeclared(trace: Trace) -> list[str]:
 def _notes(meta: dict[str, str], runs: list[RunRow], counts: Counts) -> list[str]:
     notes = [SEEN_AT_BUFFERS] if counts.value_rows else []
     if counts.launches and counts.value_rows is None:
-        notes.append(_NO_VALUES)
+        notes += [_NO_VALUES] if counts.judged_launches is not None else [_NO_VALUES, _NOT_JUDGED]
     plain = [run for run in runs if run.writer == "torch"]
     if plain and len(plain) == len(runs):
         notes.append("PyTorch wrote this trace without stepscope, so it contains compiles but no steps or launches.")
