@@ -87,10 +87,13 @@ class Run:
         return self._call(step.value.node, lambda name: self._values[step.needs[name]])
 
     def _leaf(self, value: Value) -> Any:
-        found = self._in_mode(self._given(value))
+        return self._moved(self._in_mode(self._given(value)))
+
+    def _moved(self, given: Any) -> Any:
+        """Move what the fragment begins with: its inputs and its random numbers, on which a dropout decides."""
         move = self._mode.move
-        is_moved = move is not None and hasattr(found, "is_floating_point") and found.is_floating_point()
-        return move(found, self._mode.distance) if is_moved and move is not None else found
+        is_moved = move is not None and hasattr(given, "is_floating_point") and given.is_floating_point()
+        return move(given, self._mode.distance) if is_moved and move is not None else given
 
     def _in_mode(self, value: Any) -> Any:
         if not self._mode.double or not hasattr(value, "dtype"):
@@ -108,7 +111,7 @@ class Run:
         if node.target.startswith("op:prims.inductor_rand"):
             if not args[-2 if "randint" not in node.target else -1].numel() == 1:
                 raise CannotJudge(f"{node.target.removeprefix('op:')} uses the generator of eager code")
-            return self._in_mode(philox.drawn(node.target, args, kwargs, self._mode.double))
+            return self._moved(self._in_mode(philox.drawn(node.target, args, kwargs, self._mode.double)))
         if self._mode.double:
             if node.target.startswith(NOT_IN_DOUBLE):
                 raise CannotJudge(f"{node.target.removeprefix('op:')} reads the bits of a number")

@@ -33,7 +33,7 @@ FEWEST = 64
 LOW_PRECISION = 1e-4
 DECIDED = 8.0
 """Multiple of the distance of moved inputs at which a decision that stays the same is not one of rounding."""
-FEW, MANY = 2, 8
+FEW, MANY = 3, 8
 """Numbers of moved values: those that numbers need, and those that decisions and values that are not finite need."""
 EAGER_OFF = 64.0
 """Number of times by which eager code must exceed what explains its error, for the note that it is off."""

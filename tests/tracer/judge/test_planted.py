@@ -64,6 +64,20 @@ def test_statistics_of_nearly_equal_numbers_are_no_error(is_faulty: bool, tmp_pa
     assert is_faulty or "in_order" in {how for _, how in found.verdicts()}
 
 
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_a_dropout_that_rounding_decides_is_no_error(is_faulty: bool, tmp_path: Path) -> None:
+    """Among so many random numbers in float16, some lie between 0.1 and what 0.1 is rounded to."""
+
+    def model(x: Tensor) -> Tensor:
+        dropped = torch.nn.functional.dropout(x, 0.1)
+        return torch.relu(dropped) if is_faulty else dropped
+
+    torch.manual_seed(0)
+    found = judged(model, torch.randn(256, 1024).half(), folder=tmp_path)
+    assert {"relu" in name for name in kernels(found)} == ({True} if is_faulty else set())
+    assert {how for _, how in found.verdicts()} & {"moved", "float64"}
+
+
 def test_only_the_kernels_that_were_asked_for_are_judged(tmp_path: Path) -> None:
     found = judged(two_faults, torch.randn(16, 16), torch.randn(16, 16), folder=tmp_path, only=("*log1p*",))
     assert {"log1p" in name for name in kernels(found)} == {True}
