@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.schema.launches import Calls, Launches
+from stepscope.tracer.schema.launches import CallGaps, Calls, Launches
 from stepscope.tracer.schema.process_ends import End
 from stepscope.tracer.schema.steps import CallSite, DataWait, StepMarks
 from stepscope.viewer.findings import all_findings
@@ -134,6 +134,24 @@ def test_a_slow_rank_names_the_kernel_that_differs_most(tmp_path: Path) -> None:
     )
     assert slow.kernel == "extern_kernels.mm"
     assert slow.page == f"/launches/{slow.launch}"
+
+
+def test_a_slow_rank_may_compute_where_the_others_wait_for_it(tmp_path: Path) -> None:
+    def slow_of(*computing_us: int) -> Any:
+        logs = [steps_of(rank, after_ms=6) for rank in range(len(computing_us))]
+        for log, each in zip(logs, computing_us, strict=True):
+            log.record(CallSite(0, "/src/train.py", 7, "main", "loss = model(x)"))
+            log.record(CallGaps(list(range(1, 10)), list(range(9)), [0] * 9, [1000 * each] * 9))
+        return findings(ranks(tmp_path / str(computing_us[0]), logs)).get("slow_rank")
+
+    slow = slow_of(200, 5_000)
+    assert slow.title == (
+        "Rank 1 spends 5.00 ms per step computing outside of compiled code, most of it between the compiled call at"
+        " train.py:7 and the next call, the compiled call at train.py:7, the other rank 200 us: the difference is 48 %"
+        " of a step (10.0 ms)"
+    )
+    assert slow.source.line == 7
+    assert slow_of(5_000, 5_000) is None
 
 
 @pytest.mark.parametrize(

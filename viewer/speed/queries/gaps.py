@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stepscope.viewer.speed.queries.graph_places import GraphPlace, graph_places
@@ -33,6 +33,17 @@ _MEASURED = """
     SELECT unnest(from_json(before, '["BIGINT"]')), unnest(from_json(call, '["BIGINT"]')),
            unnest(from_json(own_ns, '["BIGINT"]')), unnest(from_json(cpu_ns, '["BIGINT"]'))
     FROM call_gaps WHERE log = ?
+"""
+
+_COMPUTED = """
+    WITH steps AS (SELECT unnest($logs) AS log, unnest($steps) AS step), measured AS (
+        SELECT log, unnest(from_json(before, '["BIGINT"]')) AS before, unnest(from_json(call, '["BIGINT"]')) AS call,
+               unnest(from_json(cpu_ns, '["BIGINT"]')) AS cpu_ns
+        FROM call_gaps
+    )
+    SELECT b.log, b.step, b.graph, a.graph, sum(m.cpu_ns)::BIGINT FROM measured m
+    JOIN calls b ON b.log = m.log AND b.local_call = m.before JOIN calls a ON a.log = m.log AND a.local_call = m.call
+    JOIN steps s ON s.log = b.log AND s.step = b.step GROUP BY ALL
 """
 
 
@@ -86,6 +97,19 @@ def _gap_costs(trace: Trace) -> dict[int, list[GapCost]]:
     steps = typical_steps(trace)
     much = [run.log for run in run_splits(trace) if _is_much(run)]
     return {log: costs_of_gaps(trace, log, steps[log].steps) for log in much}
+
+
+def computed_in_gaps(trace: Trace, steps: Mapping[int, Sequence[int]]) -> dict[int, dict[tuple[int, int], list[int]]]:
+    """Return for how long the thread computes after calls of one graph and before calls of another one in each of these
+    steps, by log and by the two graphs. The time after the last call of a step belongs to this step."""
+    pairs = [(log, step) for log, of_log in steps.items() for step in of_log]
+    asked = {"logs": [log for log, _ in pairs], "steps": [step for _, step in pairs]}
+    found: defaultdict[int, dict[tuple[int, int], list[int]]] = defaultdict(dict)
+    place = {pair: at for of_log in steps.items() for at, pair in enumerate((of_log[0], step) for step in of_log[1])}
+    for log, step, before, after, cpu_ns in sql.rows(trace, _COMPUTED, asked):
+        times = found[log].setdefault((before, after), [0] * len(steps[log]))
+        times[place[log, step]] = cpu_ns
+    return found
 
 
 def _is_much(run: RunSplit) -> bool:
