@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stepscope.tracer.schema.launches import CallGaps
 from stepscope.tracer.schema.steps import CallSite
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.rows import Finding
@@ -27,6 +28,14 @@ def test_the_cost_is_that_of_the_median_step(opened: Open) -> None:
     assert finding.title.endswith("is the cost of calling kernels: 200 launches take 2.00 us each")
     assert finding.source is not None
     assert finding.source.line == 7
+
+
+def test_the_time_of_the_recorder_between_calls_is_no_part_of_the_step(opened: Open) -> None:
+    """A step begins with the end of the one before, 1 us before its call."""
+    log = run_of(lambda kernel, step: 2_000, KERNELS, 16)
+    log.record(CallGaps(list(range(1, 16)), list(range(15)), [1_000] * 15, [1_000] * 15))
+    (finding,) = found(opened(log))
+    assert finding.title.startswith("100 % of a step (400 us of 400 us)")
 
 
 def test_launches_that_compute_are_no_cost_of_calling(opened: Open) -> None:

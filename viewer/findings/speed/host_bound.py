@@ -1,15 +1,16 @@
 """The host cannot keep up, although the program waits for nothing else. On a CPU: a typical step has at least 100
 launches that take less than 5 us each, which is about what calling a kernel costs, and these launches with the host
-work between launches take at least half of the step. On a GPU: the kernels of a typical step take at most half of its
-time on the device, by the calls that were measured, and launching them and the host work between launches take at least
-half. Recordings of values are left out, because the recorder reads between the launches. It needs four typical steps,
-those of medium duration in which nothing was compiled, and takes the medians of their times. The finding names the line
-that calls the graph with most of the launches. It is a warning from 1 ms per step on, and information below that; under
-0.3 ms there is none."""
+work between launches take at least half of the step, without the recorder's own time between calls. On a GPU: the
+kernels of a typical step take at most half of its time on the device, by the calls that were measured, and launching
+them and the host work between launches take at least half. Recordings of values are left out, because the recorder
+reads between the launches. It needs four typical steps, those of medium duration in which nothing was compiled, and
+takes the medians of their times. The finding names the line that calls the graph with most of the launches. It is a
+warning from 1 ms per step on, and information below that; under 0.3 ms there is none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from statistics import median
 
@@ -27,6 +28,7 @@ from stepscope.viewer.findings.speed.costs import (
     steps_of_runs,
 )
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.speed.queries.gaps import costs_of_gaps
 from stepscope.viewer.speed.queries.graph_places import graph_places
 from stepscope.viewer.speed.queries.launch_costs import busiest_graphs, device_time, short_launches
 from stepscope.viewer.speed.queries.verdict import share_text
@@ -63,7 +65,11 @@ def _on_cpu(evidence: Evidence, runs: list[RunSplit]) -> Iterator[Slowness]:
         between = typical.times.get("host", [0] * len(short))
         count, total = round(median(count for count, _ in short)), median(total for _, total in short)
         host = round(median(spent + other for (_, spent), other in zip(short, between, strict=True)))
-        if count < LEAST_LAUNCHES or host < max(LEAST_HOST_NS, HALF * run.typical_ns):
+        if count < LEAST_LAUNCHES or host < LEAST_HOST_NS:
+            continue
+        own = sum(cost.own_ns for cost in costs_of_gaps(evidence.trace, run.log, typical.steps))
+        run = replace(run, typical_ns=run.typical_ns - own)
+        if host < HALF * run.typical_ns:
             continue
         each = format_ns(round(total / count))
         title = f"{amount(host, run.typical_ns)} is the cost of calling kernels: {count:,} launches take {each} each"
