@@ -2,7 +2,9 @@
 
 ``healthy`` keeps the ranks alike, ``by_hand`` lets the last rank change a bias before the third step, ``around`` calls
 ``model.module`` from the third step on, so that gradients are no longer averaged, and ``sharded`` gives each rank a
-parameter of its own that DistributedDataParallel is told to ignore.
+parameter of its own that DistributedDataParallel is told to ignore. ``buffers`` lets statistics of a batch norm differ,
+and ``two`` trains a second module, of the same class, with another learning rate on the last rank. ``averaged``
+averages the gradients without DistributedDataParallel, and ``forgotten`` all but those of the last layer.
 """
 
 from __future__ import annotations
@@ -19,17 +21,35 @@ STEPS, FIRST_WRONG = 5, 2
 
 
 class Net(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, results: int = 8) -> None:
         super().__init__()
-        self.hidden, self.head = nn.Linear(8, 16), nn.Linear(16, 4)
+        self.norm, self.hidden, self.head = nn.BatchNorm1d(8), nn.Linear(8, 16), nn.Linear(16, results)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = self.head(self.hidden(x).tanh())
+        y: torch.Tensor = self.head(self.hidden(self.norm(x)).tanh())
         return y
+
+
+def train_by_hand(forgets: bool) -> None:
+    model = Net()
+    compiled, optimizer = torch.compile(model), torch.optim.SGD(model.parameters(), 0.1)
+    torch.manual_seed(dist.get_rank())
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        compiled(torch.randn(32, 8)).square().mean().backward()
+        for name, one in model.named_parameters():
+            if not forgets or "head" not in name:
+                dist.all_reduce(one.grad)
+        optimizer.step()
 
 
 def main(what: str) -> None:
     dist.init_process_group("gloo")
+    if what in ("averaged", "forgotten"):
+        torch.manual_seed(0)
+        train_by_hand(what == "forgotten")
+        dist.destroy_process_group()
+        return
     rank, last = dist.get_rank(), dist.get_world_size() - 1
     torch.manual_seed(0)
     model = Net()
@@ -37,16 +57,20 @@ def main(what: str) -> None:
         nn.init.constant_(model.head.bias, rank)
         ignore: Any = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
         ignore(model, ["head.bias"])
-    replicated = DistributedDataParallel(model)
-    compiled = torch.compile(replicated)
-    optimizer = torch.optim.SGD(replicated.parameters(), 0.1)
+    replicated = DistributedDataParallel(model, broadcast_buffers=what != "buffers")
+    second = DistributedDataParallel(Net(4))
+    compiled, compiled_second = torch.compile(replicated), torch.compile(second)
+    slow = 0.05 if what == "two" and rank == last else 0.1
+    groups: list[dict[str, Any]] = [{"params": replicated.parameters()}, {"params": second.parameters(), "lr": slow}]
+    optimizer = torch.optim.SGD(groups, 0.1)
     torch.manual_seed(rank)  # each rank has data of its own
     for step in range(STEPS):
         if what == "by_hand" and step == FIRST_WRONG and rank == last:
             with torch.no_grad():
                 model.head.bias.add_(1.0)
         run = torch.compile(model) if what == "around" and step >= FIRST_WRONG else compiled
-        loss = run(torch.randn(32, 8)).square().mean()
+        x = torch.randn(32, 8)
+        loss = run(x).square().mean() + compiled_second(x).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -43,9 +43,29 @@ def test_gradients_that_are_not_averaged_drift_after_their_step(tmp_path: Path) 
     (finding,) = found("around", 2, tmp_path)
     assert finding["step"] == FIRST_WRONG + 1
     assert finding["evidence"]["differing_ranks"] == [0, 1]
-    assert finding["evidence"]["parameters"] == 4
+    assert finding["evidence"]["parameters"] == 6
 
 
-@pytest.mark.parametrize(("what", "ranks"), [("healthy", 3), ("sharded", 2)])
+def test_the_second_of_two_modules_with_equal_names(tmp_path: Path) -> None:
+    (finding,) = found("two", 2, tmp_path)
+    assert (finding["severity"], finding["step"], finding["evidence"]["parameters"]) == ("critical", 1, 6)
+
+
+def test_statistics_that_are_not_broadcast_are_information(tmp_path: Path) -> None:
+    (finding,) = found("buffers", 2, tmp_path)
+    assert (finding["severity"], finding["step"]) == ("info", 1)
+    assert "norm.running_" in finding["title"]
+    assert finding["title"].startswith("The buffer ")
+
+
+def test_gradients_that_the_program_forgets_to_average(tmp_path: Path) -> None:
+    (finding,) = found("forgotten", 2, tmp_path)
+    assert (finding["severity"], finding["step"]) == ("warning", 1)
+    assert "head." in finding["title"]
+    assert finding["evidence"]["parameters_that_stay_equal"] == 4
+    assert finding["proof"][-1].endswith("stay equal on all ranks: gradients are averaged")
+
+
+@pytest.mark.parametrize(("what", "ranks"), [("healthy", 3), ("sharded", 2), ("averaged", 2)])
 def test_ranks_that_may_differ_or_agree_have_no_finding(what: str, ranks: int, tmp_path: Path) -> None:
     assert found(what, ranks, tmp_path) == []

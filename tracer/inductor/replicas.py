@@ -6,9 +6,9 @@ The recorder may start after the model was wrapped, so that its wrapper is looke
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import distributed
@@ -19,23 +19,26 @@ _DRIFTS = "post_localSGD"
 """Beginning of the names of hooks with which ranks differ on purpose between averages of their parameters."""
 _known: WeakSet[torch.nn.parallel.DistributedDataParallel] = WeakSet()
 """The wrappers that were found, as long as they live."""
+_numbers: WeakKeyDictionary[torch.nn.parallel.DistributedDataParallel, int] = WeakKeyDictionary()
+"""The order in which graphs first used parameters of them, which the ranks share if they run the same program."""
 
 
 def replicated(module: Any, compile_id: str | None) -> list[ReplicatedParameters]:
     """Return a record for each DistributedDataParallel of which the graph `module` uses parameters."""
     if compile_id is None or not distributed.is_available() or not distributed.is_initialized():
         return []
-    inputs = _parameters(module)
-    found = [_of(wrapper, inputs, compile_id) for wrapper in _wrappers(inputs)]
+    inputs = _inputs(module, torch.nn.Parameter)
+    buffers = _inputs(module, torch.Tensor)
+    found = [_of(wrapper, inputs, buffers, compile_id) for wrapper in _wrappers(inputs)]
     return [record for record in found if record is not None]
 
 
-def _parameters(module: Any) -> dict[int, str]:
-    """Return Dynamo's expressions of the inputs that are parameters, by id; sharded ones are of other classes."""
+def _inputs(module: Any, kind: type) -> dict[int, str]:
+    """Return Dynamo's expressions of the inputs of a class, by id; sharded ones are of other classes."""
     found = {}
     for node in module.graph.nodes:
         given = node.meta.get("grapharg") if node.op == "placeholder" else None
-        if given is not None and type(given.example) is torch.nn.Parameter:
+        if given is not None and type(given.example) is kind:
             name = given.source.name
             found[id(given.example)] = str(name() if callable(name) else name)
     return found
@@ -51,15 +54,20 @@ def _wrappers(inputs: Mapping[int, str]) -> list[torch.nn.parallel.DistributedDa
     return [*_known]
 
 
-def _of(wrapper: Any, inputs: dict[int, str], compile_id: str) -> ReplicatedParameters | None:
+def _of(wrapper: Any, inputs: dict[int, str], buffers: dict[int, str], compile_id: str) -> ReplicatedParameters | None:
     hooks = getattr(wrapper, "_comm_hooks", ())
     if any(getattr(hook, "__name__", "").startswith(_DRIFTS) for hook, _ in hooks):
         return None
-    named = wrapper.module.named_parameters()
-    shared = [
-        (inputs[id(one)], name) for name, one in named if id(one) in inputs and name not in wrapper.parameters_to_ignore
-    ]
+    ignored = wrapper.parameters_to_ignore
+    shared = _named(wrapper.module.named_parameters(), inputs, ignored)
     if not shared:
         return None
+    own = {} if wrapper.broadcast_buffers else _named(wrapper.module.named_buffers(), buffers, ignored)
     ranks = distributed.get_process_group_ranks(wrapper.process_group)
-    return ReplicatedParameters(compile_id, [source for source, _ in shared], [name for _, name in shared], ranks)
+    number = _numbers.setdefault(wrapper, len(_numbers))
+    return ReplicatedParameters(compile_id, [*shared], [*shared.values()], ranks, number, [*own], [*own.values()])
+
+
+def _named(named: Iterable[tuple[str, Any]], inputs: Mapping[int, str], ignored: Iterable[str]) -> dict[str, str]:
+    """Return the names in the wrapped module of those that are inputs, by Dynamo's expression."""
+    return {inputs[id(one)]: name for name, one in named if id(one) in inputs and name not in ignored}

@@ -213,3 +213,8 @@ class ReplicatedParameters(Record):
     """The name of each parameter in the wrapped module."""
     ranks: list[int]
     """The ranks of the process group in which the parameters are alike."""
+    wrapper: int = 0
+    """The number of the DistributedDataParallel in its process, in the order in which graphs first used them."""
+    buffer_expressions: list[str] = field(default_factory=list)
+    """The same for the inputs that are buffers which DistributedDataParallel is told not to broadcast."""
+    buffers: list[str] = field(default_factory=list)

@@ -153,7 +153,9 @@ CREATE TABLE replicated_parameters (
     log BIGINT, time_unix_ns BIGINT, compile_id VARCHAR,
     expressions VARCHAR,             -- JSON list of Dynamo's expressions of the inputs
     parameters VARCHAR,              -- JSON list of their names in the wrapped module
-    ranks VARCHAR                    -- JSON list of the ranks of the process group
+    ranks VARCHAR,                   -- JSON list of the ranks of the process group
+    wrapper BIGINT,                  -- number of the DistributedDataParallel in its process; NULL in older logs
+    buffer_expressions VARCHAR, buffers VARCHAR -- the same for buffers that are not broadcast
 );
 CREATE TABLE changed_frozen_weights ( -- weights of which freezing made constants, and which changed later
     log BIGINT, time_unix_ns BIGINT, compile_id VARCHAR, name VARCHAR,

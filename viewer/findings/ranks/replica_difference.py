@@ -1,10 +1,16 @@
 """A parameter that DistributedDataParallel keeps alike on all ranks of its process group has other values on some of
 them, so that the ranks train different models. The finding names the first step of training in which a parameter
-differs, by the digests of what the forward pass first read in the step, the parameter, and the ranks that have
-other values than most ranks, if most ranks agree. Gradients that were not averaged are a usual cause, because the
-program called the wrapped module itself or left out the average, as are other values at the start, and a change
-that one rank made. Parameters that DistributedDataParallel is told to ignore, sharded ones, buffers, gradients, and
-models whose hook averages parameters from time to time are not compared. There is one finding per process group."""
+differs, by the digests of what the forward pass first read in the step, the parameter, and the ranks that have other
+values than most ranks, if most ranks agree. Gradients that were not averaged are a usual cause, because the program
+called the wrapped module itself or left out the average, as are other values at the start, and a change that one rank
+made. Where the program averages gradients without DistributedDataParallel, the finding is a warning: some parameters
+of a graph were equal on all ranks and then differ, while others change and stay equal, and none differed from the
+start, as the parts of a tensor do. Buffers, such as the statistics of a batch norm, are compared if
+DistributedDataParallel is told not to broadcast them; they are told for information, because ranks only evaluate
+differently. Parameters that DistributedDataParallel is told to ignore, sharded ones, gradients, and models whose hook
+averages parameters from time to time are not compared. Where it wraps several modules, ranks must have been equal
+once, and of modules that share a compiled graph the first in each step is compared. There is one finding per process
+group."""
 
 from __future__ import annotations
 
@@ -12,26 +18,36 @@ from collections import Counter
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, names_text, open_launch, program_name, rule_of
 from stepscope.viewer.findings.values.describe import describe
+from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.ranks.queries.replicas import Group, Replica, differing_replicas
-from stepscope.viewer.store.sql import has_rows
+from stepscope.viewer.ranks.queries.replicas import Replica, Team, differing_replicas, partly_differing
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
 from stepscope.viewer.values.queries.values import has_values, values_of
 
+_WHAT = {
+    (False, False): "The replicated parameter",
+    (True, False): "The buffer",
+    (False, True): "The parameter",
+}
 SUMMARY = "A parameter differs between ranks that should hold the same"
 
 
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per process group, at the first step in which a parameter differs."""
     trace = evidence.trace
-    if not has_values(trace) or not has_rows(trace, "replicated_parameters"):
+    if not has_values(trace):
         return []
-    return [_finding(evidence, team, found) for team, found in differing_replicas(trace).items()]
+    by_program = partly_differing(trace).items()
+    return [
+        *(_finding(evidence, team, found) for team, found in differing_replicas(trace).items()),
+        *(_finding(evidence, team, found, alike) for team, (found, alike) in by_program),
+    ]
 
 
-def _finding(evidence: Evidence, team: Group, found: list[list[Replica]]) -> Timed:
+def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], alike: int = 0) -> Timed:
     trace, replicas = evidence.trace, found[0]
     rank_of = {one.log: evidence.rank_of(one.log) for one in replicas}
     ((usual, count), *_) = Counter(one.digest for one in replicas).most_common()
@@ -41,23 +57,24 @@ def _finding(evidence: Evidence, team: Group, found: list[list[Replica]]) -> Tim
     site = site_rows(trace, [here.site])[0]
     argument = next(one for one in site.arguments if one.argument == here.argument)
     name = program_name(trace, site.graph, argument.buffer or argument.name)
-    where = launch_place(trace, here.launch)
+    where, source = launch_place(trace, here.launch), source_line(site)
     odd = sorted(rank for one in others if (rank := rank_of[one.log]) is not None)
     proof = [_content(trace, name, one, rank_of[one.log]) for one in (here, there)]
     return where.time_unix_ns, Finding(
         kind="replica_difference",
-        severity="critical",
-        title=_title(name, odd, len(replicas), is_split, here),
-        proof=proof,
+        severity="info" if team.are_buffers else "warning" if alike else "critical",
+        title=_title(f"{_WHAT[team.are_buffers, alike > 0]} {name}{place(source)}", odd, len(replicas), is_split, here),
+        proof=[*proof, *_reasons(team, alike)],
         links=[open_launch(here.launch), open_launch(there.launch)],
         rule=rule_of(__doc__),
         evidence={
-            "ranks": list(team),
+            "ranks": list(team.ranks) or sorted(rank for rank in rank_of.values() if rank is not None),
             "differing_ranks": odd if is_split else sorted(rank for rank in rank_of.values() if rank is not None),
             "parameter": here.parameter,
             "parameters": len(found),
             "other_parameters": names_text([one[0].parameter for one in found[1:]]),
             "training_step": here.place,
+            "parameters_that_stay_equal": alike or None,
         },
         page=f"/steps/{here.step}?log={here.log}&launch={here.launch}",
         rank=rank_of[here.log],
@@ -68,17 +85,25 @@ def _finding(evidence: Evidence, team: Group, found: list[list[Replica]]) -> Tim
         kernel=site.kernel,
         buffer=argument.buffer,
         argument=argument.name,
+        source=source,
     )
 
 
-def _title(name: str, odd: list[int], count: int, is_split: bool, here: Replica) -> str:
+def _reasons(team: Team, alike: int) -> list[str]:
+    if team.are_buffers:
+        return ["DistributedDataParallel is told not to broadcast buffers, so that each rank evaluates with its own"]
+    others = f"{plural(alike, 'other parameter')} of the graph {'change' if alike > 1 else 'changes'} in training"
+    return [f"{others} and {'stay' if alike > 1 else 'stays'} equal on all ranks: gradients are averaged"] * (alike > 0)
+
+
+def _title(what: str, odd: list[int], count: int, is_split: bool, here: Replica) -> str:
     """Return what differs, on which of `count` ranks, and since when; `odd` ranks are those without the usual value."""
     ranks = f"rank{'s' if len(odd) > 1 else ''} {names_text([*map(str, odd)])}"
     where = f"has other values on {ranks} than on the other {count - len(odd)} ranks"
     if not is_split:
         where = f"has different values on {count} ranks"
     since = "; before, the ranks were equal" if here.was_equal else ", the first step that was compared"
-    return f"The replicated parameter {name} {where} from step {here.step} on{since}"
+    return f"{what} {where} from step {here.step} on{since}"
 
 
 def _content(trace: Trace, name: str, replica: Replica, rank: int | None) -> str:

@@ -1,20 +1,33 @@
-"""Queries parameters that DistributedDataParallel keeps alike on several ranks, and that differ between them."""
+"""Queries parameters and buffers that are alike on several ranks, as DistributedDataParallel keeps them, and that later
+differ."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from stepscope.viewer.graphs.queries.program_names import program_expression, program_names
 from stepscope.viewer.ranks.queries.logs import rank_rows
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
-Group = tuple[int, ...]
-"""The ranks of a process group."""
 
+class Team(NamedTuple):
+    """Parameters, or buffers, that ranks share."""
+
+    ranks: tuple[int, ...]
+    wrapper: int
+    """The number of the DistributedDataParallel in its process; below 0 for the parameters of a frame that the program
+    itself keeps alike."""
+    are_buffers: bool
+
+
+_LEAST_RANKS = 2
 _GRAPHS = """
-    SELECT g.graph, g.log, r.expressions, r.parameters, r.ranks
+    SELECT g.graph, r.expressions, r.parameters, r.ranks, coalesce(r.wrapper, 0) AS wrapper,
+           coalesce(r.buffer_expressions, '[]') AS buffer_expressions, coalesce(r.buffers, '[]') AS buffers
     FROM replicated_parameters r JOIN graphs g ON g.log = r.log AND g.compile_id = r.compile_id
     WHERE g.phase = 'forward' AND list_contains($1, g.log) ORDER BY r.time_unix_ns
 """
@@ -24,7 +37,7 @@ _ARGUMENTS = """
 """
 # The steps of a log in which it trains are counted, since a rank may evaluate alone between them. A parameter keeps its
 # value within such a step, so that the first value of each is compared.
-_DIFFERENT = """
+_FIRST = """
     WITH used AS (
         SELECT unnest($1) AS site, unnest($2) AS argument, unnest($3) AS parameter, unnest($4) AS team
     ), trained AS (
@@ -37,7 +50,9 @@ _DIFFERENT = """
         JOIN trained t ON t.log = v.log AND t.step = v.step
         WHERE v.moment = 'before' AND v.skipped IS NULL AND v.digest IS NOT NULL
         QUALIFY v.value = min(v.value) OVER (PARTITION BY u.team, u.parameter, v.log, v.step)
-    ), compared AS (
+    )
+"""
+_DIFFERENT = f"""{_FIRST}, compared AS (
         SELECT team, parameter, place, count(DISTINCT digest) > 1 AS differs,
                min(place) OVER (PARTITION BY team, parameter) < place AS was_equal
         FROM first GROUP BY team, parameter, place, dtype, numel HAVING count(*) > 1
@@ -46,6 +61,18 @@ _DIFFERENT = """
     )
     SELECT f.* EXCLUDE (dtype, numel), e.was_equal FROM first f JOIN earliest e USING (team, parameter, place)
     ORDER BY f.team, f.parameter, f.log
+"""
+# Parameters that change and that all ranks hold alike in every step.
+_ALIKE = f"""{_FIRST}, alike AS (
+        SELECT team, parameter, place, count(DISTINCT digest) = 1 AND count(*) = $6 AS is_alike, min(digest) AS digest
+        FROM first GROUP BY team, parameter, place
+    )
+    SELECT team, parameter FROM alike GROUP BY team, parameter
+    HAVING bool_and(is_alike) AND count(DISTINCT digest) > 1
+"""
+_TRAINED = """
+    SELECT graph, compile_id FROM graphs
+    WHERE phase = 'forward' AND compile_id IS NOT NULL AND list_contains(?, log) ORDER BY graph
 """
 
 
@@ -68,17 +95,78 @@ class Replica:
     """Whether the ranks had equal values in an earlier step."""
 
 
-def differing_replicas(trace: Trace) -> dict[Group, list[list[Replica]]]:
-    """Return for each process group the parameters that differ in the first step in which any does. Each has its values
-    by rank."""
-    ranked = {row.log: row.rank for row in rank_rows(trace) if row.compared}
-    graphs = sql.named(trace, _GRAPHS, [list(ranked)], json=("expressions", "parameters", "ranks"))
-    names: dict[int, dict[str, tuple[str, Group]]] = defaultdict(dict)
-    for one in graphs:
-        of_program = dict(zip(map(program_expression, one["expressions"]), one["parameters"], strict=True))
+def differing_replicas(trace: Trace) -> dict[Team, list[list[Replica]]]:
+    """Return for each process group the parameters that differ in the first step in which any does, or else the
+    buffers. Each has its values by rank.
+
+    Ranks may compile several modules in different orders, so that these must have been alike once."""
+    of_buffers = _names(trace)
+    found = _differing(trace, of_buffers)
+    teams = {team for named in of_buffers.values() for _, team in named.values()}
+    several = {team.ranks for team in teams if team.wrapper > 0}
+    chosen: dict[tuple[int, ...], Team] = {}
+    for team, parameters in sorted(found.items(), key=lambda one: (one[0].are_buffers, one[1][0][0].place)):
+        if parameters[0][0].was_equal or team.ranks not in several:
+            chosen.setdefault(team.ranks, team)
+    return {team: found[team] for team in chosen.values()}
+
+
+def partly_differing(trace: Trace) -> dict[Team, tuple[list[list[Replica]], int]]:
+    """Return, where no DistributedDataParallel is known, the parameters of each frame that all ranks held alike until
+    some step, and the number of those that change and stay alike. Nothing is returned if some differ from the start, as
+    the parts of one tensor do."""
+    logs = [row.log for row in rank_rows(trace) if row.compared]
+    if len(logs) < _LEAST_RANKS or sql.has_rows(trace, "replicated_parameters"):
+        return {}
+    frames: dict[str, int] = {}
+    names: dict[int, dict[str, tuple[str, Team]]] = {}
+    for graph, compile_id in sql.rows(trace, _TRAINED, [logs]):
+        team = Team((), -1 - frames.setdefault(compile_id, len(frames)), False)
+        known = program_names(trace, graph).items()
+        names[graph] = {key: (one.name, team) for key, one in known if one.name and one.kind == "parameter"}
+    found = _differing(trace, names)
+    if not all(parameter[0].was_equal for parameters in found.values() for parameter in parameters):
+        return {}
+    alike = _alike(trace, names, len(logs)) if found else Counter()
+    return {team: (parameters, alike[team]) for team, parameters in found.items() if alike[team]}
+
+
+def _names(trace: Trace) -> dict[int, dict[str, tuple[str, Team]]]:
+    """Return the names in the wrapped module of the inputs of graphs that are alike, by graph and name in the code."""
+    compared = [row.log for row in rank_rows(trace) if row.compared]
+    lists = ("expressions", "parameters", "ranks", "buffer_expressions", "buffers")
+    found: dict[int, dict[str, tuple[str, Team]]] = defaultdict(dict)
+    for one in sql.named(trace, _GRAPHS, [compared], json=lists):
+        ranks, wrapper = tuple(one["ranks"]), one["wrapper"]
+        parameters = zip(map(program_expression, one["expressions"]), one["parameters"], strict=True)
+        buffers = zip(map(program_expression, one["buffer_expressions"]), one["buffers"], strict=True)
+        of_program = {expression: (name, Team(ranks, wrapper, False)) for expression, name in parameters}
+        of_program |= {expression: (name, Team(ranks, wrapper, True)) for expression, name in buffers}
         for buffer, known in program_names(trace, one["graph"]).items():
             if known.name in of_program:
-                names[one["graph"]][buffer] = of_program[known.name], tuple(one["ranks"])
+                found[one["graph"]][buffer] = of_program[known.name]
+    return found
+
+
+def _differing(trace: Trace, names: Mapping[int, Mapping[str, tuple[str, Team]]]) -> dict[Team, list[list[Replica]]]:
+    """Return the parameters of each team that differ in the first step in which any does."""
+    teams, columns = _used(trace, names)
+    if not columns:
+        return {}
+    found: dict[Team, dict[str, list[Replica]]] = defaultdict(lambda: defaultdict(list))
+    for replica in sql.records(Replica, trace, _DIFFERENT, [*columns, list(names)]):
+        found[teams[replica.team]][replica.parameter].append(replica)
+    return {team: [*parameters.values()] for team, parameters in found.items()}
+
+
+def _alike(trace: Trace, names: Mapping[int, Mapping[str, tuple[str, Team]]], logs: int) -> Counter[Team]:
+    teams, columns = _used(trace, names)
+    rows = sql.rows(trace, _ALIKE, [*columns, list(names), logs])
+    return Counter(teams[team] for team, _ in rows)
+
+
+def _used(trace: Trace, names: Mapping[int, Mapping[str, tuple[str, Team]]]) -> tuple[list[Team], list[list[Any]]]:
+    """Return the teams, and columns of the arguments that are their parameters: site, argument, parameter, team."""
     teams = sorted({team for found in names.values() for _, team in found.values()})
     number = {team: position for position, team in enumerate(teams)}
     used = [
@@ -87,10 +175,4 @@ def differing_replicas(trace: Trace) -> dict[Group, list[list[Replica]]]:
         if buffer in names[graph]
         for parameter, team in [names[graph][buffer]]
     ]
-    if not used:
-        return {}
-    columns = [list(column) for column in zip(*used, strict=True)]
-    found: dict[Group, dict[str, list[Replica]]] = defaultdict(lambda: defaultdict(list))
-    for replica in sql.records(Replica, trace, _DIFFERENT, [*columns, list(names)]):
-        found[teams[replica.team]][replica.parameter].append(replica)
-    return {team: [*parameters.values()] for team, parameters in found.items()}
+    return teams, [list(column) for column in zip(*used, strict=True)]
