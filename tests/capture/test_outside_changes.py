@@ -33,12 +33,21 @@ PREPARED = """
 @torch.compile
 def model(data):
     return (data * 2).sum()
-data = torch.rand(4, 16)
+data = torch.rand(8, 16)
 with stepscope.trace(FOLDER, level="values"):
+    for step in range(STEPS):
+        part = PART
+        CHANGE
+        model(part)
+"""
+PRUNED = """
+net = torch.nn.Linear(16, 16)
+compiled = torch.compile(net)
+with stepscope.trace(FOLDER, level="values"), torch.no_grad():
     for step in range(6):
-        if CHANGES:
-            data.sub_(0.5).div_(4)
-        model(data if CHANGES else (data - 0.5) / 4)
+        if CHANGES and step == 4:
+            net.weight.numpy()[:8] = 0
+        compiled(torch.rand(4, 16))
 """
 
 
@@ -56,8 +65,31 @@ def test_a_buffer_that_an_array_changes(scripts: Scripts, tmp_path: Path, change
 
 
 @pytest.mark.parametrize("changes", [True, False])
-def test_data_that_are_transformed_again_in_each_step(scripts: Scripts, tmp_path: Path, changes: bool) -> None:
-    found = record(scripts, tmp_path, PREPARED.replace("CHANGES", str(changes)))
-    assert [(one.kind, one.severity) for one in found] == [("changed_outside", "warning")] * changes
-    assert all(one.title.startswith("Code outside of the graphs multiplies data (arg0_1)") for one in found)
-    assert all(" by 0.25 in place between the calls" in one.title for one in found)
+def test_a_parameter_that_an_array_changes(scripts: Scripts, tmp_path: Path, changes: bool) -> None:
+    found = record(scripts, tmp_path, PRUNED.replace("CHANGES", str(changes)))
+    assert [(one.kind, one.severity, one.step) for one in found] == [("changed_outside", "info", 4)] * changes
+    assert all("weight (" in one.title for one in found)
+
+
+@pytest.mark.parametrize(
+    ("part", "steps", "change", "told"),
+    [
+        ("data", 6, "part.sub_(0.5).div_(4)", ("warning", "0.25")),
+        ("data[4 * (step % 2):][:4]", 8, "part.sub_(0.5).mul_(4)", ("warning", "4")),
+        ("data", 6, "part.mul_(0.9)", ("info", "0.9")),
+        ("data", 6, "part.div_(255)", ("warning", "0.00392")),
+        ("data", 6, "part = (part - 0.5) / 4", None),
+        ("data[4 * (step % 2):][:4]", 8, "pass", None),
+    ],
+    ids=["in place", "in rounds", "decay", "units", "copy", "rounds"],
+)
+def test_data_that_are_transformed_again_in_each_step(
+    scripts: Scripts, tmp_path: Path, part: str, steps: int, change: str, told: tuple[str, str] | None
+) -> None:
+    body = PREPARED.replace("PART", part).replace("STEPS", str(steps)).replace("CHANGE", change)
+    found = record(scripts, tmp_path, body)
+    assert [(one.kind, one.severity) for one in found] == ([("changed_outside", told[0])] if told else [])
+    for one in found:
+        assert one.title.startswith("Code outside of the graphs multiplies ")
+        assert told is not None
+        assert f" by {told[1]} in place between the calls" in one.title

@@ -25,7 +25,7 @@ _INPUTS = f"""
         WHERE v.moment = 'before' AND a.held = 'input' AND v.item IS NULL AND v.part IS NULL GROUP BY ALL
     ), read AS (
         SELECT u.log, u.graph, u.name, u.by_call, u.by_storage, v.site, v.argument, v.value, v.step, v.launch, v.digest,
-               v.std, v.dtype, v.numel
+               v.mean, v.std, v.dtype, v.numel
         FROM used u ANTI JOIN written w ON w.log = u.log AND w.by_call = u.by_call AND w.by_storage = u.by_storage
         JOIN first_reads f ON f.call = u.call AND f.name = u.name JOIN value_rows v ON v.value = f.value
         WHERE v.looked_at = v.numel AND v.digest IS NOT NULL
@@ -33,7 +33,7 @@ _INPUTS = f"""
     SELECT log, graph, name, site, argument, any_value(dtype) AS dtype, any_value(numel) AS numel,
            list(value ORDER BY value) AS readings, list(step ORDER BY value) AS steps,
            list(launch ORDER BY value) AS launches, list(digest ORDER BY value) AS digests,
-           list(std ORDER BY value) AS spreads
+           list(mean ORDER BY value) AS means, list(std ORDER BY value) AS spreads
     FROM read GROUP BY log, graph, name, by_call, by_storage, site, argument
     HAVING count(*) >= $1 AND min(digest) <> max(digest) ORDER BY min(value) LIMIT {MOST_INPUTS}
 """
@@ -55,6 +55,7 @@ class OutsideInput:
     steps: list[int]
     launches: list[int]
     digests: list[int]
+    means: list[float | None]
     spreads: list[float | None]
     """Standard deviations."""
 
@@ -63,3 +64,8 @@ def changed_outside(trace: Trace, least: int) -> list[OutsideInput]:
     """Return the inputs that were read in at least `least` calls from one memory that no recorded launch writes, and
     that did not have the same bits each time, in order of time."""
     return sql.records(OutsideInput, trace, _INPUTS, [least])
+
+
+def trained_logs(trace: Trace) -> set[int]:
+    """Return the logs with a graph of a backward pass."""
+    return {log for (log,) in sql.rows(trace, "SELECT DISTINCT log FROM graphs WHERE phase = 'backward'")}
