@@ -173,6 +173,19 @@ def unwritten_result(is_sick: bool) -> None:
     filled(torch.randn(4, 5))
 
 
+def uninitialised_read(is_sick: bool) -> None:
+    """Multiply the tensor of such an operator, in a product that may make NaN of what the memory holds."""
+    write = torch.ops.known_program.secretly_filled if is_sick else torch.ops.known_program.filled
+
+    @torch.compile
+    def multiplied(x: Tensor) -> Tensor:
+        copy = torch.empty_like(x)
+        write(x, copy)
+        return copy @ x
+
+    multiplied(torch.randn(8, 8))
+
+
 class Result:
     """Holds the output of a step."""
 
@@ -210,6 +223,7 @@ PROGRAMS: dict[str, Callable[[bool], None]] = {
         nan_constant,
         hidden_alias,
         unwritten_result,
+        uninitialised_read,
     )
 }
 

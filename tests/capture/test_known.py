@@ -97,6 +97,15 @@ def test_a_result_that_nothing_writes_is_named_with_the_operator_that_was_to_wri
     assert unwritten["severity"] == "critical"
 
 
+def test_memory_that_nothing_writes_is_named_with_the_operator_that_was_to_write_it(
+    sick: list[dict[str, Any]],
+) -> None:
+    unwritten = the_one(sick, "uninitialised_read", " reads uninitialised memory: ")
+    assert "; known_program.secretly_filled (known_program.py:" in unwritten["title"]
+    assert unwritten["title"].endswith(" was left out of the generated code")
+    assert unwritten["source"]["code"] == "write(x, copy)"
+
+
 def test_memory_that_a_reference_cycle_keeps_is_named_with_its_holder(sick: list[dict[str, Any]]) -> None:
     cycle = the_one(sick, "reference_cycle", "wait for the garbage collector: a reference cycle")
     assert set(cycle["evidence"]["holders"]) <= {"attribute output of Result"}  # a search in a busy machine is given up

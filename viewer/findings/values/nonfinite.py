@@ -3,7 +3,8 @@ read. If one of its inputs holds an infinity, that infinity caused the NaN. A Na
 traced back through graphs, backward passes and steps to an earlier tensor of the same log with the same statistics;
 if there is none, the NaN came from outside. If an input was not read, or was only sampled, or if the launch writes
 an input of the graph whose earlier content was not read, the launch is where the NaN was first seen, and its origin
-is unknown; if the same log has an earlier NaN, a later one of this sort counts as its effect. An infinity that
+is unknown; if the same log has an earlier NaN, a later one of this sort counts as its effect, and there is no finding
+if the launch reads memory that nothing wrote (uninitialised_read). An infinity that
 caused no NaN is reported only if all inputs that were read are finite; -inf, in addition, only if the launch has no
 masking operator (where, masked_fill, full, triu, ...) or its kernel does not contain -inf. A NaN or infinite
 constant that the source of a kernel with finite inputs computes with, or a division by the constant 0, is told as
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
+from itertools import filterfalse
 from typing import Any
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
@@ -63,9 +65,15 @@ def find(evidence: Evidence) -> list[Timed]:
     cases.infinities(infinity_made(trace, _MOST_EVENTS))
     return [
         _finding(trace, tracer, case, len(found) - MOST_FINDINGS)
-        for found in (_joined(tracer, of_log) for of_log in cases.by_log().values())
+        for found in (_joined(tracer, [*filterfalse(_reads_unwritten, one)]) for one in cases.by_log().values())
         for case in found[:MOST_FINDINGS]
     ]
+
+
+def _reads_unwritten(case: Case) -> bool:
+    """Return whether the launch reads memory that nothing wrote, which has a finding of its own."""
+    read = (one for one in case.hop.flow.arguments if one.role == "in")
+    return case.how == "not known" and any(one.held == "uninitialised" for one in read)
 
 
 def _joined(tracer: Tracer, cases: Sequence[Case]) -> list[Case]:

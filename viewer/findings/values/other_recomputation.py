@@ -3,8 +3,8 @@ the first time, so that the gradients belong to another forward pass. The two ca
 that share the most inputs; if several do, none is compared. An activation counts as other if its bits and its
 statistics differ: those of floating-point tensors by more than a thousandth. Inputs that the call changes, such as
 running means, do not count. The finding names the tensor at which the two calls first differ. Random numbers that are
-not restored, a changed input, and state that the first call changed are usual causes. There is one finding per
-graph."""
+not restored, a changed input, and state that the first call changed are usual causes. There is one finding per line of
+the model, or per graph if the line is unknown."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ _RANDOM = ("rand", "dropout", "bernoulli", "normal", "seed", "multinomial")
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per log and graph, at the first call that ran again and differs."""
+    """Return one finding per log and line of the model, at the first call that ran again and differs."""
     trace = evidence.trace
     if not has_values(trace):
         return []
     others = other_activations(trace)
-    return [_finding(trace, group) for group in grouped(others, lambda one: (one.log, one.graph))]
+    lines = {one.site: source_line(one) for one in site_rows(trace, sorted({one.kept.now.site for one in others}))}
+    groups = grouped(others, lambda one: (one.log, lines[one.kept.now.site] or one.graph))
+    return [_finding(trace, group) for group in groups]
 
 
 def _is_random(site: SiteRow) -> bool:
@@ -61,7 +63,9 @@ def _finding(trace: Trace, others: list[OtherActivations]) -> Timed:
         for one in shown
     ]
     if len(others) > 1:
-        proof.append(f"{plural(len(others), 'call')} of this graph ran again with other activations")
+        count = len({one.graph for one in others})
+        graphs = plural(count, "graph") if count > 1 else "this graph"
+        proof.append(f"{plural(len(others), 'call')} of {graphs} ran again with other activations")
     return where.time_unix_ns, Finding(
         kind="other_recomputation",
         severity="critical",

@@ -39,6 +39,7 @@ _PARTS = """
     SELECT count(*) FROM records r JOIN graphs g ON g.log = r.log AND g.compile_id = r.compile_id
     WHERE g.graph = $1 AND r.record > $2 AND list_contains(['aot_inference_graph', 'aot_forward_graph'], r.event)
 """
+_OWN_OPERATOR = re.compile(r"\btorch\.ops\.((?!aten\.|prims\.|prim\.|higher_order\.)\w+\.\w+)")
 _WRITES = re.compile(r"torch\.ops\.(?!aten\.|prims\.|prim\.|higher_order\.)\w+\.|.*triton_kernel|.*\w_$")
 """Calls that may write into a tensor that they are given."""
 
@@ -85,6 +86,21 @@ def unwritten_results(trace: Trace) -> list[UnwrittenResult]:
                     UnwrittenResult(log, graph, compile_id, buffer, size, call, calls, step, start_ns, launch, *told)
                 )
     return found
+
+
+def left_out(trace: Trace, graph: int) -> tuple[str, SourceLine | None] | None:
+    """Return the first operator of the program's own that the generated code of a graph lacks, and its line."""
+    code, record = code_of_graph(trace, graph), sql.number(trace, _DYNAMO, [graph])
+    if not code or record is None or sql.number(trace, _PARTS, [graph, record]) != 1:
+        return None
+    source = None
+    for line in trace.payload(record).decode("utf-8", "replace").splitlines():
+        at, called = _LINE.match(line), _OWN_OPERATOR.search(line)
+        if at is not None:
+            source = SourceLine(at[1], int(at[2]), at[3], at[4])
+        elif called is not None and f"torch.ops.{called[1]}" not in code:
+            return called[1], source
+    return None
 
 
 def _is_used(code: str, buffer: str) -> bool:
