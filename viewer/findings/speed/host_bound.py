@@ -28,7 +28,7 @@ from stepscope.viewer.findings.speed.costs import (
     steps_of_runs,
 )
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.speed.queries.gaps import costs_of_gaps
+from stepscope.viewer.speed.queries.gaps import own_in_gaps
 from stepscope.viewer.speed.queries.graph_places import graph_places
 from stepscope.viewer.speed.queries.launch_costs import busiest_graphs, device_time, short_launches
 from stepscope.viewer.speed.queries.verdict import share_text
@@ -67,8 +67,9 @@ def _on_cpu(evidence: Evidence, runs: list[RunSplit]) -> Iterator[Slowness]:
         host = round(median(spent + other for (_, spent), other in zip(short, between, strict=True)))
         if count < LEAST_LAUNCHES or host < LEAST_HOST_NS:
             continue
-        own = sum(cost.own_ns for cost in costs_of_gaps(evidence.trace, run.log, typical.steps))
-        run = replace(run, typical_ns=run.typical_ns - own)
+        own = own_in_gaps(evidence.trace, run.log, typical.steps)
+        steps = zip(typical.steps, typical.spans, strict=True)
+        run = replace(run, typical_ns=round(median(end - start - own.get(step, 0) for step, (start, end) in steps)))
         if host < HALF * run.typical_ns:
             continue
         each = format_ns(round(total / count))

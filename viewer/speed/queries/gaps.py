@@ -35,6 +35,14 @@ _MEASURED = """
     FROM call_gaps WHERE log = ?
 """
 
+_OWN = """
+    WITH measured AS (
+        SELECT unnest(from_json(call, '["BIGINT"]')) AS call, unnest(from_json(own_ns, '["BIGINT"]')) AS own_ns
+        FROM call_gaps WHERE log = $log
+    )
+    SELECT c.step, sum(m.own_ns)::BIGINT FROM measured m JOIN calls c ON c.log = $log AND c.local_call = m.call
+    WHERE list_contains($steps, c.step) GROUP BY c.step
+"""
 _COMPUTED = """
     WITH steps AS (SELECT unnest($logs) AS log, unnest($steps) AS step), measured AS (
         SELECT log, unnest(from_json(before, '["BIGINT"]')) AS before, unnest(from_json(call, '["BIGINT"]')) AS call,
@@ -97,6 +105,11 @@ def _gap_costs(trace: Trace) -> dict[int, list[GapCost]]:
     steps = typical_steps(trace)
     much = [run.log for run in run_splits(trace) if _is_much(run)]
     return {log: costs_of_gaps(trace, log, steps[log].steps) for log in much}
+
+
+def own_in_gaps(trace: Trace, log: int, steps: Sequence[int]) -> dict[int, int]:
+    """Return what the recorder itself took before and between the calls of each of these steps of a log, by step."""
+    return dict(sql.rows(trace, _OWN, {"log": log, "steps": list(steps)}))
 
 
 def computed_in_gaps(trace: Trace, steps: Mapping[int, Sequence[int]]) -> dict[int, dict[tuple[int, int], list[int]]]:
