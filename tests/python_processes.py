@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE_S
 ROOT = Path(__file__).resolve().parents[1]
 READ_AT_IMPORT = ("TORCH", "PYTORCH", "PYTHON", "OMP_", "MKL_", "LD_", "CUDA", "TRITON", "INDUCTOR", "AOT_", "NCCL")
 """Beginnings of the names of variables that Python and torch read when they start."""
-READ_LATER = {"TORCHINDUCTOR_CACHE_DIR", "TORCH_DEVICE_BACKEND_AUTOLOAD"}
+READ_LATER = ("TORCHINDUCTOR_CACHE_DIR", "TORCH_DEVICE_BACKEND_AUTOLOAD", "TORCHELASTIC_", "TORCH_NCCL_")
 
 
 def run(
@@ -48,8 +48,9 @@ def run(
 
 
 def can_fork(command: Sequence[str], environment: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Return whether `command` is Python without options, and torch would be imported alike with `other`."""
-    is_plain = len(command) > 1 and (command[1] in ("-c", "-m") or not command[1].startswith("-"))
+    """Return whether `command` is Python without options but `-u`, and torch would be imported alike with `other`."""
+    what = next((word for word in command[1:] if word != "-u"), "-")
+    is_plain = what in ("-c", "-m") or not what.startswith("-")
     can = sys.platform == "linux" and command[0] == sys.executable and is_plain
     return can and read_at_import(environment) == read_at_import(other)
 
@@ -58,7 +59,7 @@ def read_at_import(environment: Mapping[str, str]) -> frozenset[tuple[str, str]]
     return frozenset(
         (name, value)
         for name, value in environment.items()
-        if name.startswith(READ_AT_IMPORT) and name not in READ_LATER
+        if name.startswith(READ_AT_IMPORT) and not name.startswith(READ_LATER)
     )
 
 

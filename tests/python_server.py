@@ -1,6 +1,8 @@
 """Runs Python programs in children of one process that has imported torch, which takes longer than most programs.
 
-It has also done what torch does once in each process that compiles: `make_ready`.
+It has also imported stepscope and the modules that torch imports in its first compile, and has done what torch does
+once in each process that compiles: `make_ready`. A child ends without taking its interpreter apart, which takes long
+as well.
 
 Reads requests from the socket whose descriptor is its argument, one JSON object per line: `command` (what follows the
 interpreter: ``-c CODE``, ``-m MODULE`` or a file, and the arguments), `environment`, `folder`, `timeout_s`, and the
@@ -11,7 +13,7 @@ What a child starts with the same interpreter is forked as well, so `stepscope r
 
 from __future__ import annotations
 
-import ctypes
+import atexit
 import gc
 import importlib.util
 import json
@@ -22,6 +24,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +33,7 @@ from typing import Any, NoReturn
 from unittest.mock import patch
 
 import duckdb  # noqa: F401  # for programs that read logs
+import sympy.physics.units  # type: ignore[import-untyped]  # noqa: F401  # Inductor simplifies sizes with it
 import torch
 import torch._dynamo
 import torch._inductor.codegen.cpp
@@ -37,44 +41,62 @@ import torch._inductor.codegen.cpp_wrapper_cpu
 import torch._inductor.compile_fx
 import torch._inductor.cpu_vec_isa
 import torch.distributed.tensor.experimental._func_map
+import torch.export._trace
 import torch.utils.cpp_extension
+from torch._dynamo.backends.registry import list_backends
 from torch._inductor.codecache import CppPythonBindingsCodeCache, torch_key
+from torch._inductor.codegen.common import init_backend_registration
 from torch._inductor.fx_passes import joint_graph, post_grad, pre_grad
 
+import stepscope.tracer.recorder
+import stepscope.viewer.cli.reading
+import stepscope.viewer.cli.recording
+import stepscope.viewer.overview.summary  # noqa: F401
 from tests.python_processes import can_fork
 
 _ENVIRONMENT = dict(os.environ)
+_EXIT = os._exit
+"""Not what a recorder has put in its place."""
 
 
 class ForkingPopen(subprocess.Popen[Any]):
-    """A `Popen` whose child is forked from this process if it would run the same interpreter."""
+    """A `Popen` whose child is forked from this process if it would run the same interpreter.
+
+    A child that is to have another user, mask or process group is not."""
 
     def _execute_child(self, args: Any, executable: Any, *rest: Any) -> None:
         preexec_fn, _, _, cwd, env, _, _, shell, *pipes = rest[:14]
         p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite = pipes
+        _, *identity, starts_session = rest[14:20]
+        is_special = any(value not in (None, False, -1) for value in (*identity, *rest[20:]))
         environment = dict(os.environ if env is None else env)
-        is_plain = not (executable or preexec_fn or shell or isinstance(args, str) or self._is_special(rest))
+        is_plain = not (executable or preexec_fn or shell or isinstance(args, str) or is_special)
         if not is_plain or not can_fork(args, environment, _ENVIRONMENT):
             super()._execute_child(args, executable, *rest)  # type: ignore[misc]
             return
         self.pid = fork()
         if self.pid == 0:
+            if starts_session:
+                os.setsid()
             for ours in {p2cwrite, c2pread, errread} - {-1}:
                 os.close(ours)
+            forget_handlers()
             become(args[1:], environment, cwd, (p2cread, c2pwrite, errwrite))
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
-
-    def _is_special(self, rest: Sequence[Any]) -> bool:
-        """Whether the child is to have another user, mask, session or process group."""
-        _, *identity = rest[14:]
-        return any(value not in (None, False, -1) for value in identity)
 
 
 def fork() -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     return os.fork()
+
+
+def forget_handlers() -> None:
+    """Handle signals as a new interpreter does, not as the program that forked this process."""
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def become(
@@ -110,8 +132,19 @@ def become(
             traceback = traceback.tb_next
         sys.excepthook(type(error), error.with_traceback(traceback), traceback)
         code = 1
-    ctypes.pythonapi.Py_Exit(code)
-    raise AssertionError
+    leave(code)
+
+
+def leave(code: int) -> NoReturn:
+    """End as the interpreter does, but leave its objects to the operating system."""
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # of a reader that has gone, or a stream that the program has closed
+                stream.flush()
+    finally:
+        _EXIT(code & 0xFF)
 
 
 def _exit_code(code: Any) -> int:
@@ -122,8 +155,11 @@ def _exit_code(code: Any) -> int:
 
 
 def _execute(command: list[str]) -> None:
-    what, *rest = command
     sys.orig_argv = [sys.executable, *command]
+    while command[0] == "-u":
+        sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+        command = command[1:]
+    what, *rest = command
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     if what == "-c":
         sys.path[0], sys.argv = "", ["-c", *rest[1:]]
@@ -162,6 +198,8 @@ def make_ready() -> None:
     """Read the patterns of Inductor's passes, ask the compiler for its version and for the vector instructions that it
     knows, and compile the header of kernels."""
     torch_key()
+    init_backend_registration()
+    list_backends()
     pre_grad.lazy_init()
     post_grad.lazy_init()
     with suppress(TypeError):  # older versions of torch read the same patterns for each device
