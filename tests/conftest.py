@@ -160,8 +160,10 @@ def pytest_sessionfinish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Start one worker more than there are processors, because many tests wait for a program or a browser."""
-    return min((os.cpu_count() or 1) + 1, MOST_WORKERS)
+    """Start two workers more than there are processors, because many tests wait for a program or a browser.
+
+    With one more, a quarter of two processors was idle."""
+    return min((os.cpu_count() or 1) + 2, MOST_WORKERS)
 
 
 @pytest.hookimpl(optionalhook=True)
