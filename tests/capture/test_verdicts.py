@@ -73,7 +73,7 @@ def test_what_dynamo_leaves_to_python_is_a_graph_break(scripts: Scripts, tmp_pat
             net(VALUE[:2, :4])[0].sum().backward()
     """
     found = record(scripts, tmp_path, body)
-    assert {(finding.kind, finding.severity) for finding in found} == {("graph_break", "info")}
+    assert {(finding.kind, finding.severity) for finding in found} == {("graph_break", "warning")}
 
 
 def test_who_leaves_by_os_exit_ends_the_log_before(scripts: Scripts, tmp_path: Path) -> None:
