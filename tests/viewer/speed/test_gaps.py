@@ -133,6 +133,18 @@ def test_ranks_exchange_gradients_after_the_backward_pass(tmp_path: Path) -> Non
     assert finding.evidence["logs"] == 2
 
 
+def test_ranks_wait_for_each_other_outside_of_graphs(tmp_path: Path) -> None:
+    def logs(computing: int) -> list[LogBuilder]:
+        found = [training(before=1, between=8, rank=rank, world_size=2) for rank in range(2)]
+        for log in found:
+            later, earlier = list(range(1, 20, 2)), list(range(0, 20, 2))
+            log.record(CallGaps(later, earlier, [0] * 10, [computing * MS] * 10))
+        return found
+
+    assert len(of_ranks(tmp_path / "computing", *logs(8))) == 1
+    assert of_ranks(tmp_path / "waiting", *logs(1)) == []
+
+
 def test_ranks_that_wait_for_a_slow_one_are_not_named(tmp_path: Path) -> None:
     late, waiting = training(before=17, rank=0, world_size=2), training(before=1, between=16, rank=1, world_size=2)
     assert of_ranks(tmp_path, late, waiting) == []

@@ -2,13 +2,14 @@
 before the first of them or after the last. The code at graph breaks, waiting for a DataLoader and the steps of
 optimizers of torch.optim do not count, nor does compiling, nor the recorder's own time. On a GPU the time counts as far
 as the device is idle, by the launches that were measured or profiled. Where several ranks run, the time after a
-backward pass does not count, because gradients are exchanged in it, and there is no finding if a rank is slower than
-the others, because the others wait for it. Where each call is a step, as in a server, the time between steps counts
-if the thread computes for half of it or more; else only the time in which it computes counts and is a part of the step.
-Typical steps are those of medium duration in which nothing was compiled; there must be four. The finding names the
-lines of the calls, and is a warning from 50 % on. It says if the thread computes for less than half of the time from
-one call to the other. If a function runs there that a graph break keeps from being compiled, there is a finding of the
-kind break_in_hot_loop or synchronizing_call instead."""
+backward pass or after the last call of a step does not count, because ranks exchange tensors in it, nor that in which
+the thread computes for less than half; and there is no finding if a rank is slower than the others, because the others
+wait for it. Where each call is a step, as in a server, the time between steps counts if the thread computes for half of
+it or more; else only the time in which it computes counts and is a part of the step. Typical steps are those of medium
+duration in which nothing was compiled; there must be four. The finding names the lines of the calls, and is a warning
+from 50 % on. It says if the thread computes for less than half of the time from one call to the other. If a function
+runs there that a graph break keeps from being compiled, there is a finding of the kind break_in_hot_loop or
+synchronizing_call instead."""
 
 from __future__ import annotations
 
@@ -42,9 +43,14 @@ def _slow(evidence: Evidence) -> Iterator[Slowness]:
     if not found or (has_ranks and slow_rank.find(evidence)):
         return
     for run, cost in found:
-        if not (has_ranks and cost.before is not None and cost.before.phase == "backward"):
+        if not (has_ranks and _may_wait_for_ranks(cost)):
             cause = cost.kind, cost.before, cost.after
             yield Slowness(cause, run, cost.part_ns, partial(_finding, evidence, run, cost))
+
+
+def _may_wait_for_ranks(cost: GapCost) -> bool:
+    is_waiting = cost.cpu_ns is not None and cost.cpu_ns < HALF * cost.part_ns
+    return is_waiting or cost.kind == "after" or (cost.before is not None and cost.before.phase == "backward")
 
 
 def _finding(evidence: Evidence, run: RunSplit, cost: GapCost) -> Finding:
