@@ -239,6 +239,7 @@ class _Planner:
         for whole, parts in (self.stored.record.parts if self.stored is not None else {}).items():
             if buffer in parts and self.complete.issuperset(parts):
                 self.holds[whole] = whole
+                self.stale.discard(whole)
 
     # How the buffers are recomputed.
 

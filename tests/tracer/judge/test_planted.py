@@ -78,6 +78,17 @@ def test_a_dropout_that_rounding_decides_is_no_error(is_faulty: bool, tmp_path: 
     assert {how for _, how in found.verdicts()} & {"moved", "float64"}
 
 
+def test_a_concatenation_in_the_memory_of_an_older_one_is_read(tmp_path: Path) -> None:
+    def model(x: Tensor, weight: Tensor) -> Tensor:
+        for _ in range(2):
+            x = torch.cat([x.sin(), x.cos()], 1) @ weight
+        return x
+
+    found = judged(model, torch.randn(16, 8), torch.randn(16, 8), folder=tmp_path)
+    assert kernels(found) == set()
+    assert not found.reasons()
+
+
 def test_only_the_kernels_that_were_asked_for_are_judged(tmp_path: Path) -> None:
     found = judged(two_faults, torch.randn(16, 16), torch.randn(16, 16), folder=tmp_path, only=("*log1p*",))
     assert {"log1p" in name for name in kernels(found)} == {True}
