@@ -62,13 +62,14 @@ _EXIT = os._exit
 class ForkingPopen(subprocess.Popen[Any]):
     """A `Popen` whose child is forked from this process if it would run the same interpreter.
 
-    A child that is to have another user, mask or process group is not."""
+    A child that is to have another user, mask, session or process group is not: torchrun's ranks would be forked from a
+    process with threads, which may hold locks."""
 
     def _execute_child(self, args: Any, executable: Any, *rest: Any) -> None:
         preexec_fn, _, _, cwd, env, _, _, shell, *pipes = rest[:14]
         p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite = pipes
-        _, *identity, starts_session = rest[14:20]
-        is_special = any(value not in (None, False, -1) for value in (*identity, *rest[20:]))
+        _, *identity = rest[14:]
+        is_special = any(value not in (None, False, -1) for value in identity)
         environment = dict(os.environ if env is None else env)
         is_plain = not (executable or preexec_fn or shell or isinstance(args, str) or is_special)
         if not is_plain or not can_fork(args, environment, _ENVIRONMENT):
@@ -76,8 +77,6 @@ class ForkingPopen(subprocess.Popen[Any]):
             return
         self.pid = fork()
         if self.pid == 0:
-            if starts_session:
-                os.setsid()
             for ours in {p2cwrite, c2pread, errread} - {-1}:
                 os.close(ours)
             forget_handlers()
