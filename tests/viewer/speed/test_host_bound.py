@@ -30,6 +30,13 @@ def test_the_cost_is_that_of_the_median_step(opened: Open) -> None:
     assert finding.source.line == 7
 
 
+def test_a_launch_that_takes_longer_than_usual_is_a_part_of_the_cost(opened: Open) -> None:
+    """In each step, ten launches take 12 us, other ones from step to step."""
+    log = run_of(lambda kernel, step: 12_000 if int(kernel[14:]) % 20 == step else 2_000, KERNELS, 16)
+    (finding,) = found(opened(log))
+    assert "is the cost of calling kernels: 200 launches take 2.50 us each" in finding.title
+
+
 def test_the_time_of_the_recorder_between_calls_is_no_part_of_the_step(opened: Open) -> None:
     """A step begins with the end of the one before, 1 us before its call."""
     log = run_of(lambda kernel, step: 2_000, KERNELS, 16)

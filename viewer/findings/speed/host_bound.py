@@ -1,11 +1,11 @@
 """The host cannot keep up, although the program waits for nothing else. On a CPU: a typical step has at least 100
-launches that take less than 5 us each, which is about what calling a kernel costs, and these launches with the host
-work between launches take at least half of the step, without the recorder's own time between calls. On a GPU: the
-kernels of a typical step take at most half of its time on the device, by the calls that were measured, and launching
-them and the host work between launches take at least half. Recordings of values are left out, because the recorder
-reads between the launches. It needs four typical steps, those of medium duration in which nothing was compiled, and
-takes the medians of their times. The finding names the line that calls the graph with most of the launches. It is a
-warning from 1 ms per step on, and information below that; under 0.3 ms there is none."""
+launches of sites whose launches take less than 5 us in the median, which is about what calling a kernel costs, and
+these launches with the host work between launches take at least half of the step, without the recorder's own time
+between calls. On a GPU: the kernels of a typical step take at most half of its time on the device, by the calls that
+were measured, and launching them and the host work between launches take at least half. Recordings of values are left
+out, because the recorder reads between the launches. It needs four typical steps, those of medium duration in which
+nothing was compiled, and takes the medians of their times. The finding names the line that calls the graph with most of
+the launches. It is a warning from 1 ms per step on, and information below that; under 0.3 ms there is none."""
 
 from __future__ import annotations
 

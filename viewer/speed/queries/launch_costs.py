@@ -13,10 +13,14 @@ from stepscope.viewer.store.trace import Trace
 
 _TYPICAL = "typical AS MATERIALIZED (SELECT unnest($logs) AS log, unnest($steps) AS step)"
 _SHORT = f"""
-    WITH {_TYPICAL}
-    SELECT l.log, l.step, count(*), coalesce(sum(l.duration_ns), 0)::BIGINT FROM launches l
-    JOIN typical t ON t.log = l.log AND t.step = l.step JOIN sites s ON s.site = l.site
-    WHERE s.kind <> 'subgraph' AND l.duration_ns < $short GROUP BY l.log, l.step
+    WITH {_TYPICAL}, timed AS (
+        SELECT l.log, l.step, l.site, l.duration_ns FROM launches l
+        JOIN typical t ON t.log = l.log AND t.step = l.step JOIN sites s ON s.site = l.site
+        WHERE s.kind <> 'subgraph' AND l.duration_ns IS NOT NULL
+    ), short AS (
+        SELECT log, site FROM timed GROUP BY log, site HAVING median(duration_ns) < $short
+    )
+    SELECT log, step, count(*), sum(duration_ns)::BIGINT FROM timed JOIN short USING (log, site) GROUP BY log, step
 """
 _BUSIEST = f"""
     WITH {_TYPICAL}, counted AS (
@@ -104,8 +108,8 @@ class SiteCost(NamedTuple):
 
 
 def short_launches(trace: Trace, steps: StepsOfLogs, short_ns: int) -> dict[int, dict[int, tuple[int, int]]]:
-    """Return the number of launches in each of these steps that take less than `short_ns`, and their time together, by
-    log and step."""
+    """Return the number of launches in each of these steps from sites whose launches usually take less than `short_ns`,
+    and their time together, by log and step."""
     found: defaultdict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
     for asked in _portions(steps):
         for log, step, count, total in sql.rows(trace, _SHORT, {**asked, "short": short_ns}):
