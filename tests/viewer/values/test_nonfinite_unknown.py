@@ -115,5 +115,4 @@ class TestWhatIsNotKnown:
         log = ValueLog(program)
         log.call(program, buf1=NAN)
         findings = all_findings(opened(log.end()))
-        assert [finding.kind for finding in findings] == ["nonfinite", "uninitialised_read"]
-        assert "buf0 uninitialised: never written" in findings[0].evidence["in"]
+        assert [finding.kind for finding in findings] == ["uninitialised_read"]

@@ -21,7 +21,8 @@ from stepscope.tracer.schema.graphs import ChangedLine, Graph, LaunchSite, Prove
 from stepscope.tracer.schema.process_ends import Frame
 
 STACK_TRACES = "inductor_provenance_tracking_kernel_stack_traces"
-IMPORTED_UNIX_NS = time.time_ns()
+_began_unix_ns = time.time_ns()
+"""When this module was imported, or this process was forked."""
 
 
 class _Frames:
@@ -81,13 +82,22 @@ def from_cache(
     return Provenance(graph.graph, table.frames, sites, changed, when)
 
 
+def _begin() -> None:
+    global _began_unix_ns
+    _began_unix_ns = time.time_ns()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin)
+
+
 def _written_before(path: str) -> int | None:
     """Return when the wrapper was written, or None if that was after this process started or is unknown."""
     try:
         written_ns = os.stat(path).st_mtime_ns
     except OSError:
         return None
-    return written_ns if written_ns < IMPORTED_UNIX_NS else None
+    return written_ns if written_ns < _began_unix_ns else None
 
 
 def _todays(before: Stack, lines: TodaysLines, table: _Frames) -> Stack:
