@@ -18,6 +18,7 @@ RECORDS, CONSTANTS = SCHEMA / "records.py", SCHEMA / "constants.py"
 PARTS = {
     "Graphs": SCHEMA / "graphs.py",
     "Launches": SCHEMA / "launches.py",
+    "Choices of the autotuner": SCHEMA / "tuning.py",
     "Steps": SCHEMA / "steps.py",
     "Profiled operators": SCHEMA / "profiles.py",
     "Arguments that are no tensors": SCHEMA / "scalars.py",

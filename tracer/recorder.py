@@ -209,7 +209,7 @@ class Recorder(ContextDecorator):
     def about_graph(self, record: Record) -> None:
         self._log.about_graph(record)
 
-    provenance = scheduled = tensors = tuned = cpp_code = about_graph
+    provenance = scheduled = tensors = tuned = autotuned = cpp_code = about_graph
 
     @property
     def asserts_lifetimes(self) -> bool:

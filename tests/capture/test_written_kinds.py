@@ -104,9 +104,10 @@ def optimizing(folder: Path) -> None:
 
 
 def freezing(folder: Path) -> None:
-    """A weight changes after the compile that made a constant of it."""
+    """A weight changes after the compile that made a constant of it, and that measured choices for its product."""
     code = (
-        "import torch, torch._inductor.config as config; config.freezing = True; net = torch.nn.Linear(16, 16)\n"
+        "import torch, torch._inductor.config as config; config.freezing = config.max_autotune = True\n"
+        "config.max_autotune_gemm_backends = 'CPP,ATEN'; net = torch.nn.Linear(16, 16)\n"
         "f = torch.compile(net); torch.set_grad_enabled(False); f(torch.ones(2, 16)); net.weight.add_(1)\n"
         "f(torch.ones(2, 16))"
     )
@@ -171,7 +172,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "raising": (raising, "run raised_call failed_node calls_in_backward collections end"),
     "waiting": (waiting, "run graph call_site launches call_gaps data_wait end"),
     "optimizing": (optimizing, "run graph launches step_marks optimizer_step kept_gradients lost_updates end"),
-    "freezing": (freezing, "run graph launches changed_frozen_weight end"),
+    "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "straying": (straying, "run graph launches red_zone_write end"),
     "profiled": (profiled, "run graph launches profiled_operator end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),

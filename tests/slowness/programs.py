@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -348,6 +349,26 @@ def slower_kernels(slow: bool) -> None:
     clock.planted = [max(0.0, step - early[len(early) // 2]) for step in clock.steps]
 
 
+def slow_choice(slow: bool) -> None:
+    """A handler of the program takes the slowest of the choices that the autotuner measured. The share is what the
+    products take more than those of the library, which is the faster choice."""
+    from torch._inductor.choices import InductorChoices
+    from torch._inductor.virtualized import V
+
+    class Slowest(InductorChoices):
+        def override_best_choice(self, best_choice: Any, timings: dict[Any, float]) -> Any:
+            return max(timings, key=lambda choice: timings[choice])
+
+    settings = {"max_autotune": True, "max_autotune_gemm_backends": "CPP,ATEN", "freezing": True}
+    layers = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(6))).eval()
+    x = torch.randn(256, 512)
+    with torch._inductor.config.patch(settings), V.set_choices_handler(Slowest()) if slow else nullcontext():
+        clock.run(infer(layers, same_batch(x)))
+    with torch.no_grad():
+        products = mean_seconds(lambda: layers(x))
+    clock.planted = [max(0.0, step - products) for step in clock.steps]
+
+
 def slow_rank(slow: bool) -> None:
     """Rank 1 is slow. The share is what it does more than rank 0."""
     import torch.distributed as dist
@@ -392,6 +413,7 @@ PROGRAMS: dict[str, Callable[[bool], None]] = {
     "contiguous_copies": contiguous_copies,
     "growing_sequence": growing_sequence,
     "slower_kernels": slower_kernels,
+    "slow_choice": slow_choice,
     "slow_rank": slow_rank,
 }
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from stepscope.tracer.inductor import compat
+from stepscope.tracer.inductor import autotuning, compat
 from stepscope.tracer.inductor.judge_record.capture import JudgeTap
 from stepscope.tracer.inductor.scheduler.recompute_check import Mismatches
 from stepscope.tracer.inductor.scheduler.scheduler_memory import from_payload, scheduler_memory
@@ -29,6 +29,7 @@ from stepscope.tracer.inductor.sources.fx_nodes import module_paths, recomputed_
 from stepscope.tracer.judge.record import GraphRecord
 from stepscope.tracer.schema.graphs import LaunchSite
 from stepscope.tracer.schema.memory import SchedulerMemory
+from stepscope.tracer.schema.tuning import Autotuned
 
 TRACING = "set_kernel_post_grad_provenance_tracing"
 USERS = ("torch._inductor.debug", "torch._inductor.codegen.cpp", "torch._inductor.codegen.triton")
@@ -63,6 +64,8 @@ class CodegenFacts:
     """Mismatches found in reordering passes; a warm run, which does not reorder, has none."""
     lines: CompiledLines | None = None
     """None if the graph that Dynamo captured was not seen, or in files of older versions."""
+    autotuned: list[Autotuned] = field(default_factory=list)
+    """What the autotuner measured, without the graph's number."""
     judge: list[GraphRecord] = field(default_factory=list)
     """What the judge needs of the graph and its subgraphs; it has a file of its own, which only the judge reads."""
 
@@ -84,6 +87,7 @@ class CodegenTap:
         self._on_failure, self._take_mismatches, self._dynamo = on_failure, take_mismatches, dynamo
         self._thread = _Thread()
         self._judge = JudgeTap(on_failure)
+        self._autotuning = autotuning.AutotuneTap(on_failure)
         self._undo = ExitStack()
         self._attached = False
 
@@ -100,6 +104,7 @@ class CodegenTap:
         self._wrap(PythonWrapperCodegen, "writeline", self._writeline)
         self._wrap(Scheduler, "codegen", self._codegen)
         self._judge.attach(self._undo)
+        self._autotuning.attach(self._undo)
 
     def detach(self) -> None:
         """Restore the originals. A module imported meanwhile may keep a wrapped function, which observes nothing."""
@@ -145,6 +150,7 @@ class CodegenTap:
             facts.memory.insert(0 if memory.subgraph is None else len(facts.memory), memory)
         except Exception as error:
             facts.memory_problem = f"{type(error).__name__}: {error}"
+        facts.autotuned += self._autotuning.take(V.graph, [part.node for part in _parts(scheduler.nodes)])
         record = self._judge.take(V.graph)
         if record is not None:
             facts.judge.append(record)
@@ -243,6 +249,7 @@ def write_sidecar(key: str, facts: CodegenFacts) -> None:
         "memory": [asdict(memory) for memory in facts.memory],
         "memory_problem": facts.memory_problem,
         "lines": asdict(facts.lines) if facts.lines else None,
+        "autotuned": [asdict(record) for record in facts.autotuned],
     }
     write_file(sidecar_path(key), orjson.dumps(content))
 
@@ -258,6 +265,7 @@ def read_sidecar(key: str) -> CodegenFacts | None:
             [from_payload(entry) for entry in content["memory"]],
             content["memory_problem"],
             lines=CompiledLines(**content["lines"]) if content.get("lines") else None,
+            autotuned=[autotuning.from_payload(entry) for entry in content.get("autotuned", ())],
         )
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         return None

@@ -37,6 +37,7 @@ _EAGER = "the comparison with eager mode"
 _JUDGE = "verdicts on launches"
 _DATA = "waits for data"
 _FROZEN = "frozen weights that change"
+_AUTOTUNING = "what the autotuner measured"
 _PROFILE = "operators of profiled steps"
 
 PRIVATE_NAMES = (
@@ -65,6 +66,9 @@ PRIVATE_NAMES = (
     PrivateName("torch._inductor.codegen.cpp", _LINES),
     PrivateName("torch._inductor.codegen.triton", _LINES),
     PrivateName("torch.utils.data.dataloader._BaseDataLoaderIter", _DATA, ("__next__", "_num_workers")),
+    PrivateName("torch._inductor.select_algorithm.add_feedback_saver", _AUTOTUNING),
+    PrivateName("torch._inductor.select_algorithm.get_algorithm_selector_cache", _AUTOTUNING),
+    PrivateName("torch._inductor.select_algorithm.AlgorithmSelectorCache", _AUTOTUNING, ("benchmark",)),
     PrivateName("torch.autograd.profiler", _PROFILE, ("_is_profiler_enabled",)),
     PrivateName("torch._functorch.config", RECORDING),
     PrivateName("torch._dynamo.config", RECORDING),

@@ -34,6 +34,7 @@ from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.graphs import CppCode, Graph, Provenance
 from stepscope.tracer.schema.launches import TunedKernels
 from stepscope.tracer.schema.memory import RecomputeMismatch, SchedulerMemory
+from stepscope.tracer.schema.tuning import Autotuned
 from stepscope.tracer.wrapper.expectations import expected_lifetimes
 from stepscope.tracer.wrapper.parsed import WrapperSource
 from stepscope.tracer.wrapper.read_points import ReadPoint
@@ -59,6 +60,7 @@ class WrapperSink(launches.CallSink, PlanSink, Protocol):
     def graph(self, record: Graph, source: str | None) -> None: ...
     def provenance(self, record: Provenance) -> None: ...
     def tuned(self, record: TunedKernels) -> None: ...
+    def autotuned(self, record: Autotuned) -> None: ...
     def cpp_code(self, record: CppCode) -> None: ...
     def scheduled(self, record: SchedulerMemory) -> None: ...
     def recompute_mismatch(self, record: RecomputeMismatch) -> None: ...
@@ -301,11 +303,11 @@ class WrapperHook:
                 self._instrumented.append(_Instrumented(weakref.ref(module), path, _digest(source.encode()), hooks))
         except (code_swap.SwapError, ValueError, SyntaxError) as error:
             self._report(replace(graph, sites=[], not_recorded=f"the hooks do not fit: {error}"), source)
-            self._report_memory(facts, number)
+            self._report_facts(facts, number)
             return
         self._sink.graph(graph, source if from_cache else None)
         self._configs.add(graph, module)
-        self._report_memory(facts, number)
+        self._report_facts(facts, number)
         self._report_unknown(wrapper, number)
         captured = self._dynamo.of(graph.compile_id)
         entry = _Waiting(graph, matched, path, captured, facts.lines if facts else None)
@@ -314,13 +316,15 @@ class WrapperHook:
         else:
             self._waiting.setdefault(threading.get_ident(), []).append(entry)
 
-    def _report_memory(self, facts: codegen_facts.CodegenFacts | None, number: int) -> None:
+    def _report_facts(self, facts: codegen_facts.CodegenFacts | None, number: int) -> None:
         for memory in facts.memory if facts else []:
             self._sink.scheduled(replace(memory, graph=number))
         if facts is None:
             self._sink.skipped(Skipped(CACHED_ESTIMATE, COMPILED_UNSEEN, number))
         elif facts.memory_problem is not None:
             self._sink.skipped(Skipped("estimated memory", facts.memory_problem, number))
+        for record in facts.autotuned if facts else []:
+            self._sink.autotuned(replace(record, graph=number))
         self._report_mismatches(facts, number)
 
     def _report_mismatches(self, facts: codegen_facts.CodegenFacts | None, number: int | None) -> None:

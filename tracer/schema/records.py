@@ -25,6 +25,7 @@ from stepscope.tracer.schema import (
     scalars,
     statistics,
     steps,
+    tuning,
     values,
 )
 from stepscope.tracer.schema.machine import Machine
@@ -32,7 +33,7 @@ from stepscope.tracer.schema.record import Record, records_of
 
 _MODULES = (
     graphs, launches, steps, scalars, values, statistics, judging, layer_checks, memory, gaps, raised_calls,
-    process_ends, profiles,
+    process_ends, profiles, tuning,
 )  # fmt: skip
 
 

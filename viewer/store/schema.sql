@@ -327,6 +327,17 @@ CREATE TABLE tuned_kernels (         -- the configuration with which a Triton ke
     log BIGINT, graph BIGINT, kernel VARCHAR,
     config VARCHAR                   -- JSON object: block sizes, num_warps, num_stages
 );
+CREATE TABLE autotuned (             -- what Inductor's autotuner measured for a scheduler node
+    log BIGINT, time_unix_ns BIGINT,
+    graph BIGINT,                    -- number in the log
+    snode VARCHAR,
+    operation VARCHAR,               -- the autotuner's name of it, such as mm
+    inputs VARCHAR,                  -- JSON list of {name, dtype, size, stride}
+    dynamic BOOLEAN,                 -- whether a size is symbolic
+    measured BOOLEAN,                -- whether this process measured; NULL if unknown
+    choices VARCHAR,                 -- JSON list of {name, description, duration_ns}, the fastest first
+    chosen BIGINT                    -- index into choices
+);
 CREATE TABLE saved_tensors (
     tensor BIGINT, log BIGINT, launch BIGINT, site BIGINT, argument BIGINT, item BIGINT, moment VARCHAR,
     file VARCHAR, dtype VARCHAR, size VARCHAR, tensor_bytes BIGINT, sha256 VARCHAR

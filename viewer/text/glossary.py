@@ -10,6 +10,8 @@ TERMS = {
     " `stepscope_<kind>`.",
     "attempt": "One try to compile a frame. Dynamo starts again when it learns something, such as that a value is not"
     " constant.",
+    "autotuner": "The part of Inductor that measures several ways to compute an operation, such as a matrix product,"
+    " and takes the fastest.",
     "base": "Memory of a graph's inputs and parameters, which exists before the call and which the graph may not free.",
     "buffer": "A name in generated code that stands for a tensor, such as `buf3`.",
     "cache bypass": "A compile that may not use a cache, because the cache cannot store its graph or was switched off.",

@@ -75,6 +75,13 @@ _KERNELS = f"""
     FROM launches l JOIN typical t ON t.log = l.log AND t.step = l.step JOIN sites s ON s.site = l.site
     WHERE s.kind <> 'subgraph' GROUP BY l.log, l.site ORDER BY l.log, duration_ns DESC
 """
+_QUICKEST = f"""
+    WITH {_TYPICAL}
+    SELECT l.site, quantile_disc(coalesce(l.device_duration_ns, CASE WHEN on_host THEN l.duration_ns END), 0.1)
+    FROM launches l JOIN typical t ON t.log = l.log AND t.step = l.step JOIN (
+        SELECT site, bool_and(device = 'cpu') AS on_host FROM tensors WHERE list_contains($sites, site) GROUP BY site
+    ) USING (site) GROUP BY l.site
+"""
 MOST_STEPS = 50_000
 """Number of steps from which on no other log is asked about in the same statement."""
 _COPY = {"aten.clone", "aten.copy", "aten.contiguous"}
@@ -152,6 +159,16 @@ def kernel_costs(trace: Trace, steps: StepsOfLogs) -> dict[int, list[SiteCost]]:
     for asked in _portions(steps):
         for row in sql.named(trace, _KERNELS, asked, json=("stacks",)):
             found[row["log"]].append(_cost(row))
+    return found
+
+
+def quickest_tenths(trace: Trace, steps: StepsOfLogs, sites: Sequence[int]) -> dict[int, int]:
+    """Return for each of these sites the time that a tenth of its launches in these steps do not exceed: on the device,
+    or on the host if all of its tensors are on the CPU. Sites without such times are left out."""
+    found: dict[int, int] = {}
+    for asked in _portions(steps) if sites else ():
+        rows = sql.rows(trace, _QUICKEST, {**asked, "sites": list(sites)})
+        found |= {site: quick_ns for site, quick_ns in rows if quick_ns is not None}
     return found
 
 

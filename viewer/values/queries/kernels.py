@@ -19,6 +19,7 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.kernel_bytes import KernelBytes, kernel_bytes
 from stepscope.viewer.values.queries.spreads import ArgumentSpreads, argument_spreads
+from stepscope.viewer.values.queries.tunings import TuningGroup, tuning_groups
 from stepscope.viewer.values.queries.values import HEALTH_INDEX, NOT_RECORDED, has_values, health_of
 from stepscope.viewer.values.rows import Health, KernelArgument, KernelLaunch, Spread
 
@@ -107,6 +108,8 @@ class KernelDetail:
     row: KernelRow
     sites: list[SiteRow]
     arguments: list[KernelArgument]
+    tunings: list[TuningGroup]
+    """The choices that Inductor's autotuner had for it."""
     launches: list[KernelLaunch]
     """The first launches in the order that was asked for, by default that of time."""
     total_launches: int
@@ -142,6 +145,7 @@ def kernel_detail(
         row=row,
         sites=sites,
         arguments=_arguments(trace, ids),
+        tunings=tuning_groups(trace, ids),
         launches=launches_at(trace, ids, limit, sort, is_down),
         total_launches=row.launches or 0,
         code=part.text if part else None,
