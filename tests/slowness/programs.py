@@ -12,60 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 import stepscope
+from tests.slowness.clock import STEPS, clock, infer, mean_seconds, planted, same_batch
+from tests.slowness.kernels import contiguous_copies, growing_sequence, slow_choice, slow_shape, slower_kernels
 
-STEPS, WARM = 16, 2
 WIDTH, ROWS = 384, 768
-
-
-class Clock:
-    """Sums up the seconds that a program spends in the part that it plants, per step."""
-
-    def __init__(self) -> None:
-        self.planted: list[float] = []
-        self.steps: list[float] = []
-        self.is_whole = False
-        """Whether the share is that of all steps."""
-
-    def run(self, steps: Iterator[None]) -> None:
-        began = time.perf_counter()
-        for _ in steps:
-            now = time.perf_counter()
-            self.steps.append(now - began)
-            began = now
-            self.planted.append(0.0)
-
-    def answer(self) -> dict[str, float]:
-        """Return the share of the planted part in the steps of medium duration."""
-        pairs = sorted(zip(self.steps[WARM:], self.planted[WARM:], strict=False))
-        pairs = sorted(zip(self.steps, self.planted, strict=False)) if self.is_whole else pairs
-        cut = 0 if self.is_whole else len(pairs) // 4
-        middle = pairs[cut : len(pairs) - cut]
-        whole = sum(step for step, _ in middle)
-        return {"share": sum(part for _, part in middle) / whole, "step_ms": 1e3 * whole / len(middle)}
-
-    def plant_profiled(self, profile: torch.profiler.profile, name: str) -> None:
-        """Take as planted, for each step, the mean time of the profiler's events whose names contain `name`."""
-        events = profile.events()  # type: ignore[no-untyped-call]
-        found = sorted((one.time_range.start, one.time_range.end) for one in events if name in one.name)
-        outer = [span for at, span in enumerate(found) if not any(before[1] >= span[1] for before in found[:at])]
-        times = [end - start for start, end in outer][-(len(outer) * (STEPS - WARM) // STEPS) :]
-        self.planted = [1e-6 * sum(times) / (STEPS - WARM)] * len(self.steps)
-
-
-clock = Clock()
-
-
-def planted(work: Callable[[], object]) -> None:
-    began = time.perf_counter()
-    work()
-    clock.planted[-1] += time.perf_counter() - began
 
 
 def python_work(rounds: int) -> float:
@@ -93,12 +49,6 @@ def train(model: nn.Module, batches: Iterator[Tensor]) -> Iterator[None]:
         optimizer.step()
         optimizer.zero_grad()
         yield
-
-
-def same_batch(batch: Tensor) -> Iterator[Tensor]:
-    clock.planted.append(0.0)
-    for _ in range(STEPS):
-        yield batch
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -264,111 +214,6 @@ def host_bound(slow: bool) -> None:
     clock.planted = [max(0.0, step - products - calls) for step in clock.steps]
 
 
-def mean_seconds(work: Callable[[], object]) -> float:
-    work()
-    began = time.perf_counter()
-    for _ in range(STEPS):
-        work()
-    return (time.perf_counter() - began) / STEPS
-
-
-class Transposed(nn.Module):
-    """A model whose layout makes a copy necessary, or whose layout is the one that is needed."""
-
-    def __init__(self, slow: bool) -> None:
-        super().__init__()
-        self.slow, self.weight = slow, nn.Parameter(torch.randn(64, 64) * 0.1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.slow:
-            x = x.permute(0, 2, 1).contiguous()
-        out: Tensor = x.reshape(-1, 64) @ self.weight
-        return out
-
-
-def contiguous_copies(slow: bool) -> None:
-    x = torch.randn(64, 64, 4096) if slow else torch.randn(64, 4096, 64)
-    with torch._inductor.config.patch({"cpp.enable_kernel_profile": True}), torch.profiler.profile() as profile:
-        clock.run(infer(Transposed(slow), same_batch(x)))
-    clock.plant_profiled(profile, "cpp_fused_clone")
-
-
-class Attention(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.projection = nn.Linear(64, 192)
-
-    def forward(self, x: Tensor) -> Tensor:
-        query, key, value = self.projection(x).chunk(3, -1)
-        out: Tensor = (query @ key.transpose(-1, -2)).softmax(-1) @ value
-        return out
-
-
-def growing_sequence(slow: bool) -> None:
-    """The share is what the last steps take more than the first ones."""
-    model = Attention()
-    torch._dynamo.config.automatic_dynamic_shapes = True
-
-    def batches() -> Iterator[Tensor]:
-        clock.planted.append(0.0)
-        for step in range(STEPS):
-            batch = torch.randn(2, 256 + (96 * step if slow else 32 * (step % 3)), 64)
-            torch._dynamo.mark_dynamic(batch, 1)
-            yield batch
-
-    clock.run(infer(model, batches()))
-    clock.steps, clock.is_whole = clock.steps[1:], True
-    first = sum(clock.steps[:3]) / 3
-    clock.planted = [max(0.0, step - first) for step in clock.steps]
-
-
-def slower_kernels(slow: bool) -> None:
-    """In the second half, sin gets arguments so large that it needs its slow path. The share is what this half takes
-    more than the first one."""
-    steps = 2 * STEPS
-    base = torch.randn(400_000)
-
-    def wave(x: Tensor) -> Tensor:
-        return torch.sin(x) + torch.sin(x * 1.1) + torch.cos(x * 1.2)
-
-    def batches() -> Iterator[Tensor]:
-        large = base * 1e9 if slow else base.clone()
-        clock.planted.append(0.0)
-        for step in range(steps):
-            yield large if step >= STEPS else base
-
-    compiled = torch.compile(wave)
-
-    def run() -> Iterator[None]:
-        for batch in batches():
-            compiled(batch)
-            yield
-
-    clock.run(run())
-    early, clock.steps, clock.is_whole = sorted(clock.steps[1:STEPS]), clock.steps[STEPS:], True
-    clock.planted = [max(0.0, step - early[len(early) // 2]) for step in clock.steps]
-
-
-def slow_choice(slow: bool) -> None:
-    """A handler of the program takes the slowest of the choices that the autotuner measured. The share is what the
-    products take more than those of the library, which is the faster choice."""
-    from torch._inductor.choices import InductorChoices
-    from torch._inductor.virtualized import V
-
-    class Slowest(InductorChoices):
-        def override_best_choice(self, best_choice: Any, timings: dict[Any, float]) -> Any:
-            return max(timings, key=lambda choice: timings[choice])
-
-    settings = {"max_autotune": True, "max_autotune_gemm_backends": "CPP,ATEN", "freezing": True}
-    layers = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(6))).eval()
-    x = torch.randn(256, 512)
-    with torch._inductor.config.patch(settings), V.set_choices_handler(Slowest()) if slow else nullcontext():
-        clock.run(infer(layers, same_batch(x)))
-    with torch.no_grad():
-        products = mean_seconds(lambda: layers(x))
-    clock.planted = [max(0.0, step - products) for step in clock.steps]
-
-
 def slow_rank(slow: bool) -> None:
     """Rank 1 is slow. The share is what it does more than rank 0."""
     import torch.distributed as dist
@@ -392,16 +237,6 @@ def slow_rank(slow: bool) -> None:
     dist.destroy_process_group()
 
 
-def infer(model: nn.Module, batches: Iterator[Tensor]) -> Iterator[None]:
-    """Run a compiled model without gradients; yield after each step."""
-    torch.manual_seed(0)
-    compiled = torch.compile(model)
-    with torch.no_grad():
-        for batch in batches:
-            compiled(batch)
-            yield
-
-
 PROGRAMS: dict[str, Callable[[bool], None]] = {
     "break_in_loop": break_in_loop,
     "metrics_in_loop": metrics_in_loop,
@@ -414,6 +249,7 @@ PROGRAMS: dict[str, Callable[[bool], None]] = {
     "growing_sequence": growing_sequence,
     "slower_kernels": slower_kernels,
     "slow_choice": slow_choice,
+    "slow_shape": slow_shape,
     "slow_rank": slow_rank,
 }
 
