@@ -8,7 +8,7 @@ from typing import Any
 
 from stepscope.tracer.schema.launches import CallGaps, Calls, Launches
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import CallSite, OptimizerStep, StepMarks, Steps
+from stepscope.tracer.schema.steps import CallSite, DataWait, OptimizerStep, StepMarks, Steps
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.queries.runs import list_steps
 from stepscope.viewer.overview.rows import Finding
@@ -89,11 +89,33 @@ def test_what_a_server_computes_between_its_steps_is_work(opened: Open) -> None:
     assert found(opened(serving(40, computing=1))) == []
 
 
-def test_a_thread_that_waits_between_two_calls_is_told(opened: Open) -> None:
-    log = training(between=8)
-    log.record(CallGaps([2 * step + 1 for step in range(10)], [2 * step for step in range(10)], [0] * 10, [MS] * 10))
+def computing(log: LogBuilder, between: int, outside: int) -> LogBuilder:
+    """Add for how long (ms) the thread computes between the calls of a step, and from one step to the next."""
+    log.record(CallGaps(list(range(1, 20, 2)), list(range(0, 20, 2)), [0] * 10, [between * MS] * 10))
+    return log.record(CallGaps(list(range(2, 20, 2)), list(range(1, 19, 2)), [0] * 9, [outside * MS] * 9))
+
+
+def test_a_thread_that_does_not_compute_is_no_work(opened: Open) -> None:
+    """On a busy machine other programs take the core from the thread."""
+    assert found(opened(computing(training(between=8), 1, 0))) == []
+    (finding,) = found(opened(computing(training(between=14), 6, 0)))
+    assert finding.title.startswith("27 % of a step (6.00 ms of 22.0 ms) passes outside of compiled code")
+    assert finding.proof[0].startswith("The thread waits for 8.00 ms more per step there, be it for a core")
+
+
+def test_time_after_the_last_call_is_work_as_far_as_the_thread_computes(opened: Open) -> None:
+    """The time for which it computes is known for all that happens until the next step."""
+    (finding,) = found(opened(computing(training(before=1, after=12, optimizer=5), 0, 18)))
+    assert finding.title.startswith("46 % of a step (12.0 ms of 26.0 ms)")
+    assert found(opened(computing(training(before=1, after=12, optimizer=5), 0, 7))) == []
+
+
+def test_waiting_for_data_is_no_sign_of_a_busy_machine(opened: Open) -> None:
+    log = computing(training(before=24), 0, 12)
+    for step in range(1, 10):
+        log.record(DataWait(1, MONOTONIC_NS + 32 * step * MS, 12 * MS, 2, "/src/train.py", 5))
     (finding,) = found(opened(log))
-    assert finding.proof[0].startswith("The thread computes for 1.00 ms per step in this time; it waits for the rest")
+    assert finding.title.startswith("38 % of a step (12.0 ms of 32.0 ms)")
 
 
 def test_the_time_of_the_recorder_is_left_out(opened: Open) -> None:

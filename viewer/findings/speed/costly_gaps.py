@@ -12,14 +12,11 @@ from stepscope.viewer.speed.queries.launch_costs import device_time
 from stepscope.viewer.speed.rows import RunSplit
 from stepscope.viewer.store.trace import Trace
 
-MOSTLY = 0.5
-
 
 def costly_gaps(trace: Trace) -> list[tuple[RunSplit, GapCost]]:
     """Return the gaps that are worth a finding, the longest of each log first, with the run as it were without the time
-    of the recorder in gaps. On a GPU only the time counts in which the device is idle. If each call is a step, as in a
-    server, the time before it counts if the thread computes for half of it or more; else only the time in which it
-    computes counts and is a part of the step."""
+    of the recorder in gaps. Only the time counts for which the thread computes, if it is known, and on a GPU only the
+    time in which the device is idle. If each call is a step, as in a server, waiting is no part of the step either."""
     return trace.once(_costly_gaps)
 
 
@@ -39,11 +36,11 @@ def _found(evidence: Evidence) -> Iterator[tuple[RunSplit, GapCost]]:
             idle_ns = run.typical_ns - round(busy[run.log] / run.typical_steps) if run.log in busy else 0
         own_ns = sum(cost.own_ns for cost in costs[run.log])
         for cost in costs[run.log]:
-            part_ns = min(cost.part_ns, idle_ns)
-            if cost.kind == "outside" and run.log in serving:
-                computed_ns = cost.cpu_ns or 0
-                part_ns = part_ns if computed_ns >= MOSTLY * cost.part_ns else min(part_ns, computed_ns)
-                own_ns += cost.part_ns - part_ns
+            is_request = cost.kind == "outside" and run.log in serving
+            unknown_ns = 0 if is_request else cost.part_ns
+            waited_ns = cost.part_ns - (cost.computed_ns if cost.computed_ns is not None else unknown_ns)
+            own_ns += waited_ns if is_request else 0
+            part_ns = min(cost.part_ns - waited_ns, idle_ns)
             whole = replace(run, typical_ns=run.typical_ns - own_ns)
             if part_ns >= max(LEAST_NS, LEAST_SHARE * whole.typical_ns):
-                yield whole, cost._replace(part_ns=part_ns)
+                yield whole, cost._replace(part_ns=part_ns, waited_ns=waited_ns)

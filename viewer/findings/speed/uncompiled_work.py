@@ -1,15 +1,15 @@
 """Code that is not compiled takes at least 25 % and 2 ms of each typical step between two calls of compiled graphs,
-before the first of them or after the last. The code at graph breaks, waiting for a DataLoader and the steps of
-optimizers of torch.optim do not count, nor does compiling, nor the recorder's own time. On a GPU the time counts as far
-as the device is idle, by the launches that were measured or profiled. Where several ranks run, the time after a
-backward pass or after the last call of a step does not count, because ranks exchange tensors in it, nor that in which
-the thread computes for less than half; and there is no finding if a rank is slower than the others, because the others
-wait for it. Where each call is a step, as in a server, the time between steps counts if the thread computes for half of
-it or more; else only the time in which it computes counts and is a part of the step. Typical steps are those of medium
-duration in which nothing was compiled; there must be four. The finding names the lines of the calls, and is a warning
-from 50 % on. It says if the thread computes for less than half of the time from one call to the other. If a function
-runs there that a graph break keeps from being compiled, there is a finding of the kind break_in_hot_loop or
-synchronizing_call instead."""
+before the first of them or after the last. Only the time counts for which the thread computes, as far as the log tells
+it: for the rest it waits, or the machine runs other programs. The code at graph breaks, waiting for a DataLoader and
+the steps of optimizers of torch.optim do not count, nor does compiling, nor the recorder's own time. On a GPU the time
+counts as far as the device is idle, by the launches that were measured or profiled. Where several ranks run, the time
+after a backward pass or after the last call of a step does not count, because ranks exchange tensors in it, nor that in
+which the thread computes for less than half; and there is no finding if a rank is slower than the others, because the
+others wait for it. Where each call is a step, as in a server, waiting between the steps is no part of a step. Typical
+steps are those of medium duration in which nothing was compiled; there must be four. The finding names the lines of the
+calls, and is a warning from 50 % on. It says if the thread computes for less than half of the time from one call to the
+other. If a function runs there that a graph break keeps from being compiled, there is a finding of the kind
+break_in_hot_loop or synchronizing_call instead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from stepscope.viewer.text.formats import format_ns
 
 SUMMARY = "Code that is not compiled takes much of each step"
 
-WARNING_SHARE = HALF = 0.5
+WARNING_SHARE = 0.5
 LEAST_TOLD_NS = 100_000
 """Minimum of the recorder's own time per step that is told."""
 
@@ -49,8 +49,11 @@ def _slow(evidence: Evidence) -> Iterator[Slowness]:
 
 
 def _may_wait_for_ranks(cost: GapCost) -> bool:
-    is_waiting = cost.cpu_ns is not None and cost.cpu_ns < HALF * cost.part_ns
-    return is_waiting or cost.kind == "after" or (cost.before is not None and cost.before.phase == "backward")
+    return (
+        cost.waited_ns > cost.part_ns
+        or cost.kind == "after"
+        or (cost.before is not None and cost.before.phase == "backward")
+    )
 
 
 def _finding(evidence: Evidence, run: RunSplit, cost: GapCost) -> Finding:
@@ -71,10 +74,10 @@ def _finding(evidence: Evidence, run: RunSplit, cost: GapCost) -> Finding:
 
 def _proof(cost: GapCost) -> list[str]:
     told = [_MANY.format(cost.times)] if cost.times > 1 else []
-    if cost.cpu_ns is not None and cost.cpu_ns < HALF * cost.part_ns:
+    if cost.waited_ns > cost.part_ns:
         told.append(
-            f"The thread computes for {format_ns(cost.cpu_ns)} per step in this time; it waits for the rest, be it for"
-            " a core of the machine."
+            f"The thread waits for {format_ns(cost.waited_ns)} more per step there, be it for a core of the machine;"
+            " this is not counted."
         )
     return [*told, _OWN.format(format_ns(cost.own_ns))] if cost.own_ns >= LEAST_TOLD_NS else told
 

@@ -30,9 +30,23 @@ _FALLBACKS = """
       AND g.phase IS DISTINCT FROM 'backward'
 """
 _MEASURED = """
-    SELECT unnest(from_json(before, '["BIGINT"]')), unnest(from_json(call, '["BIGINT"]')),
-           unnest(from_json(own_ns, '["BIGINT"]')), unnest(from_json(cpu_ns, '["BIGINT"]'))
-    FROM call_gaps WHERE log = ?
+    WITH outermost AS (
+        SELECT local_call, thread, start_ns, start_ns + duration_ns AS end_ns,
+               lead(local_call) OVER (ORDER BY start_ns) AS following
+        FROM calls WHERE log = $log AND depth = 0 AND duration_ns IS NOT NULL
+    ), measured AS (
+        SELECT unnest(from_json(before, '["BIGINT"]')) AS before, unnest(from_json(call, '["BIGINT"]')) AS call,
+               unnest(from_json(own_ns, '["BIGINT"]')) AS own_ns, unnest(from_json(cpu_ns, '["BIGINT"]')) AS cpu_ns
+        FROM call_gaps WHERE log = $log
+    ), known AS (
+        SELECT m.before, m.call, b.following = m.call AS is_following, m.own_ns,
+               a.start_ns - b.end_ns - m.cpu_ns AS idle_ns, coalesce(sum(w.duration_ns), 0) AS data_ns
+        FROM measured m JOIN outermost b ON b.local_call = m.before JOIN outermost a ON a.local_call = m.call
+        LEFT JOIN data_waits w
+            ON w.log = $log AND w.thread = a.thread AND w.start_ns >= b.end_ns AND w.start_ns < a.start_ns
+        GROUP BY ALL
+    )
+    SELECT before, call, is_following, own_ns, greatest(0, idle_ns - data_ns)::BIGINT FROM known
 """
 
 _OWN = """
@@ -65,12 +79,15 @@ class GapCost(NamedTuple):
     """Mean per step, without the recorder's own time."""
     own_ns: int
     """Mean of the recorder's own time in the gaps."""
-    cpu_ns: int | None
-    """Mean of the time for which the thread computed from the call before to the call after; None if unknown."""
+    computed_ns: int | None
+    """Mean of the part of `part_ns` for which the thread computed, at least; None if unknown. Else it waited, or the
+    machine ran other threads."""
     times: int
     """How often this is in a step."""
     fallbacks: list[str]
     """Compiles that were given up when a function was called there, or before its end, so that Python runs it."""
+    waited_ns: int = 0
+    """Mean of the time that `part_ns` leaves out because the thread did not compute."""
 
     @property
     def where(self) -> str:
@@ -138,15 +155,34 @@ def costs_of_gaps(trace: Trace, log: int, steps: Sequence[int]) -> list[GapCost]
     for gap in gaps:
         found[gap.kind, places.get(gap.before), places.get(gap.after)].append(gap)
     fallbacks = sql.rows(trace, _FALLBACKS, [log]) if found else []
-    measured = {(before, call): times for before, call, *times in sql.rows(trace, _MEASURED, [log])}
+    measured = _measured(trace, log) if found else {}
     costs = []
     for key, same in found.items():
         spent = sum(gap.duration_ns for gap in same) / len(steps)
-        times = [measured.get(gap.calls) for gap in same]
-        own = min(spent, sum(one[0] for one in times if one) / len(steps))
-        computed = sum(one[1] for one in times if one) / len(steps) if all(times) else None
+        known = [(gap.duration_ns, measured.get(gap.calls)) for gap in same]
+        own = min(spent, sum(one.own_ns for _, one in known if one) / len(steps))
+        computed = [max(0, wall_ns - one.own_ns - one.lost_ns) for wall_ns, one in known if one]
+        computed_ns = round(sum(computed) / len(steps)) if len(computed) == len(same) else None
         graphs = {gap.before for gap in same}
         given_up = [compile_id for compile_id, graph in fallbacks if graph in graphs]
-        cpu = None if computed is None else round(computed)
-        costs.append(GapCost(*key, round(spent - own), round(own), cpu, round(len(same) / len(steps)), given_up))
+        times = round(len(same) / len(steps))
+        costs.append(GapCost(*key, round(spent - own), round(own), computed_ns, times, given_up))
     return sorted(costs, key=lambda cost: -cost.part_ns)
+
+
+class _Measured(NamedTuple):
+    own_ns: int
+    """The recorder's own time."""
+    lost_ns: int
+    """The time for which the thread neither computed nor waited for data."""
+
+
+def _measured(trace: Trace, log: int) -> dict[tuple[int | None, int | None], _Measured]:
+    """Return what was measured between calls that follow one another, by their numbers. Without the second call, this
+    is the time from the first one to the end of its step; the recorder's time is that of the whole gap only."""
+    found: dict[tuple[int | None, int | None], _Measured] = {}
+    for before, call, is_following, own_ns, lost_ns in sql.rows(trace, _MEASURED, {"log": log}):
+        found[before, call] = _Measured(own_ns, lost_ns)
+        if is_following:
+            found[before, None] = _Measured(0, lost_ns)
+    return found
