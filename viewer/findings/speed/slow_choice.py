@@ -46,7 +46,7 @@ class _Slow(NamedTuple):
     quick_ns: int
     """What nine of ten launches take at least."""
     part_ns: int
-    """The time that the fastest choice would save in a typical step."""
+    """The time that the fastest choice would save in a typical step, by the quickest launches."""
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -83,7 +83,8 @@ def _judged(tuning: Tuning, cost: SiteCost, quick_ns: int | None, steps: int) ->
     chosen_ns, fastest_ns = tuning.choice.duration_ns, tuning.fastest_ns
     if not chosen_ns or not fastest_ns or quick_ns is None or quick_ns < FACTOR * fastest_ns:
         return None
-    return _Slow(tuning, cost, chosen_ns, fastest_ns, quick_ns, round(cost.launches / steps * (quick_ns - fastest_ns)))
+    saved = 1 - fastest_ns / quick_ns
+    return _Slow(tuning, cost, chosen_ns, fastest_ns, quick_ns, round(saved * cost.duration_ns / steps))
 
 
 def _finding(run: RunSplit, found: list[_Slow]) -> Finding:

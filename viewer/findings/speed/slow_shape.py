@@ -43,7 +43,7 @@ class _Pair(NamedTuple):
 
     @property
     def lost_ns(self) -> int:
-        return self.slow.launches * (self.slow.usual_ns - self.fast.usual_ns)
+        return round(self.slow.spent_ns * (1 - self.fast.usual_ns / self.slow.usual_ns))
 
 
 class _Steps(NamedTuple):

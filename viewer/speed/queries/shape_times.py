@@ -32,7 +32,7 @@ _TIMED = """
 _SHAPES = f"""
     {_TIMED}
     SELECT site, shape, count(*) AS launches, quantile_disc(ns, 0.1)::BIGINT AS quick_ns,
-           median(ns)::BIGINT AS usual_ns, min(launch) AS launch
+           median(ns)::BIGINT AS usual_ns, sum(ns)::BIGINT AS spent_ns, min(launch) AS launch
     FROM timed WHERE ns IS NOT NULL GROUP BY site, shape HAVING count(*) >= $least ORDER BY site, shape
 """
 _TURNS = f"""
@@ -57,6 +57,8 @@ class ShapeTime(NamedTuple):
     """What a tenth of the launches do not exceed."""
     usual_ns: int
     """The median."""
+    spent_ns: int
+    """All launches together."""
     launch: int
     """The first launch."""
 
