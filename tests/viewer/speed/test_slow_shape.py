@@ -11,6 +11,7 @@ from stepscope.tracer.schema.graphs import LaunchKind, LaunchSite
 from stepscope.tracer.schema.launches import Calls, Launches, SameTensors, TensorMeta, Tensors
 from stepscope.tracer.schema.scalars import Assignment, CallSymbols
 from stepscope.tracer.schema.steps import Steps
+from stepscope.tracer.schema.tuning import Autotuned, MeasuredChoice, TunedInput
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
@@ -26,7 +27,7 @@ def log_of(launches: Sequence[tuple[int, float]], kind: LaunchKind = "extern", r
     below 4096 it reads `rows` times as much."""
     arguments = [argument("arg0_1", "in"), argument("buf0", "out")]
     sites = [
-        LaunchSite(0, "call", 20, "torch.ops.aten._fft_r2c.default", kind, arguments, []),
+        LaunchSite(0, "call", 20, "torch.ops.aten._fft_r2c.default", kind, arguments, [], snodes=["op0"]),
         LaunchSite(1, "call", 22, "cpp_fused_sum_0", "cpp", arguments, []),
     ]
     log = LogBuilder().record(run()).record(graph(sites=sites, memory=[], functions=["call"], symbols=["s0"]))
@@ -69,6 +70,13 @@ def test_both_sizes_are_named(opened: Open) -> None:
 def test_several_slow_sizes_of_a_kernel_are_one_finding(opened: Open) -> None:
     (finding,) = found(opened(log_of([FAST, SLOW, (2047, 3.0)] * 10)))
     assert "The kernel is slow at 1 other size, too." in finding.proof
+
+
+def test_the_sizes_that_the_autotuner_measured_are_told(opened: Open) -> None:
+    choices = [MeasuredChoice("triton_mm_7", "", MS)]
+    tuned = Autotuned(0, "op0", "mm", [TunedInput("arg0_1", "float32", [64, 8], [8, 1])], True, True, choices, 0)
+    (finding,) = found(opened(log_of([FAST, SLOW] * 10).record(tuned)))
+    assert "Inductor's autotuner chose triton_mm_7 by measurements with [64, 8]." in finding.proof
 
 
 def noisy(seed: int) -> list[tuple[int, float]]:

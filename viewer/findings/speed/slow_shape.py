@@ -28,7 +28,8 @@ from stepscope.viewer.speed.queries.sizes import size_courses
 from stepscope.viewer.speed.queries.splits import step_splits
 from stepscope.viewer.speed.rows import RunSplit
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import format_ns, plural
+from stepscope.viewer.text.formats import format_ns, plural, shape_text
+from stepscope.viewer.values.queries.tunings import tunings
 
 SUMMARY = "A kernel is slow at one size"
 
@@ -132,6 +133,7 @@ def _finding(trace: Trace, run: RunSplit, steps: _Steps, site: ShapeSite, pairs:
             f"{100 * share:.0f} % of the time of {plural(len(steps.numbers), 'step')} is what this costs:"
             f" {plural(slow.launches, 'launch')} at this size, and {fast.launches:,} at the other.",
             *others,
+            *_tuned(trace, slow.site),
             f"With {texts[1]} it reads and writes no fewer bytes and is faster: choose such sizes, or pad to them where"
             " the result allows it.",
         ],
@@ -143,3 +145,10 @@ def _finding(trace: Trace, run: RunSplit, steps: _Steps, site: ShapeSite, pairs:
         kernel=site.kernel,
         source=site.source,
     )  # fmt: skip
+
+
+def _tuned(trace: Trace, site: int) -> list[str]:
+    """Say with which sizes the autotuner measured the kernel, if it did."""
+    found = [one for one in tunings(trace, [site]) if one.dynamic]
+    sizes = [" and ".join(shape_text(each.size) for each in one.inputs) for one in found]
+    return [f"Inductor's autotuner chose {found[0].choice.kernel} by measurements with {sizes[0]}."] if found else []
