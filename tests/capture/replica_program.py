@@ -58,21 +58,22 @@ def main(what: str) -> None:
         ignore: Any = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
         ignore(model, ["head.bias"])
     replicated = DistributedDataParallel(model, broadcast_buffers=what != "buffers")
-    second = DistributedDataParallel(Net(4))
-    compiled, compiled_second = torch.compile(replicated), torch.compile(second)
-    slow = 0.05 if what == "two" and rank == last else 0.1
-    groups: list[dict[str, Any]] = [{"params": replicated.parameters()}, {"params": second.parameters(), "lr": slow}]
-    optimizer = torch.optim.SGD(groups, 0.1)
+    compiled, optimizer = [torch.compile(replicated)], torch.optim.SGD(replicated.parameters(), 0.1)
+    if what in ("healthy", "two"):
+        second = DistributedDataParallel(Net(4))
+        compiled.append(torch.compile(second))
+        slow = 0.05 if what == "two" and rank == last else 0.1
+        optimizer.add_param_group({"params": second.parameters(), "lr": slow})
     torch.manual_seed(rank)  # each rank has data of its own
     for step in range(STEPS):
         if what == "by_hand" and step == FIRST_WRONG and rank == last:
             with torch.no_grad():
                 model.head.bias.add_(1.0)
-        run = torch.compile(model) if what == "around" and step >= FIRST_WRONG else compiled
+        if what == "around" and step == FIRST_WRONG:
+            compiled = [torch.compile(model)]
         x = torch.randn(32, 8)
-        loss = run(x).square().mean() + compiled_second(x).square().mean()
         optimizer.zero_grad()
-        loss.backward()
+        torch.stack([run(x).square().mean() for run in compiled]).sum().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     dist.destroy_process_group()
 
