@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch._inductor import config
+from torch._inductor import config, ir
 
 import stepscope
 from tests.judge.reading import Judged, judged_in
@@ -59,6 +60,21 @@ def test_the_sum_of_a_mean_is_judged_where_it_is_written(is_wrong: bool, dtype: 
     assert not found.suspects()
     assert len({one["launch"] for one in found.wrong()}) == is_wrong
     assert found.judged == found.launches
+
+
+def test_a_convolution_and_the_kernel_that_adds_its_bias_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lower a convolution as on other devices than the CPU, where Inductor adds the bias in a kernel of its own."""
+    elsewhere = SimpleNamespace(**{**vars(ir), "get_device_type": lambda x: "elsewhere"})
+    monkeypatch.setattr("torch._inductor.kernel.conv.ir", elsewhere)
+    weights = torch.randn(8, 3, 3, 3), torch.randn(8)
+    with config.patch(force_disable_caches=True):
+        found = judged(lambda x, *w: F.silu(F.conv2d(x, *w)), torch.randn(4, 3, 12, 12), *weights, folder=tmp_path)
+    nodes = {node: verdict for call in found.calls for node, verdict in zip(call["node"], call["verdict"], strict=True)}
+    assert nodes["convolution_without_bias"] == "ok"
+    assert found.judged == found.launches
+    assert not found.buffers
 
 
 def test_squares_beyond_the_range_accuse_no_kernel(tmp_path: Path) -> None:

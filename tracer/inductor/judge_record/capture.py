@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from stepscope.tracer.inductor.judge_record import places
+from stepscope.tracer.inductor.judge_record.convolutions import split_convolutions
 from stepscope.tracer.inductor.judge_record.means import split_means
 from stepscope.tracer.inductor.judge_record.nodes import plain_nodes
 from stepscope.tracer.judge.record import Constant, GraphRecord, Node, Place
@@ -61,8 +62,10 @@ class JudgeTap:
         if lowered is None:
             return None
         found = {name: place for name, one in lowered.results.items() if (place := places.place_of(one)) is not None}
-        described, sums = split_means(graph, lowered.nodes, found)
-        found |= sums
+        described = lowered.nodes
+        for split in (split_means, split_convolutions):
+            described, parts = split(graph, described, found)
+            found |= parts
         nodes = {node.name: node for node in described}
         also = list(places.further_places(graph, nodes, found))
         for node in described:

@@ -31,6 +31,11 @@ def _node(node: Any) -> Node:
     return Node(node.name, kind, target, plain(node.args), plain(node.kwargs), dtype, size, stride, _source(node))
 
 
+def without_bias(name: str) -> str:
+    """Return the name of the node for a convolution without its bias (`split_convolutions`)."""
+    return f"{name}_without_bias"
+
+
 def target_name(target: Any) -> str:
     """Return the name by which the judge finds a function again."""
     import torch

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepscope.tracer.inductor.judge_record.nodes import size, sizes
+from stepscope.tracer.inductor.judge_record.nodes import size, sizes, without_bias
 from stepscope.tracer.judge.record import Buffer, Node, Place, members_of, node_of, nodes_in
 
 
@@ -104,15 +104,15 @@ def _operands_and_result(kernel: Any, nodes: Mapping[str, Node]) -> Iterator[tup
     origins = [origin] if origin is not None else [one for one in kernel.origins if one.target is overload]
     inputs = [one for one in getattr(kernel, "inputs", ()) if isinstance(one, ir.IRNode)]
     for one in origins:
-        node = nodes.get(one.name)
+        node = nodes.get(without_bias(one.name), nodes.get(one.name))
         if node is None:
             continue
         operands = [name for name in (*nodes_in(node.args), *nodes_in(node.kwargs)) if nodes[name].dtype is not None]
-        if len(operands) != len(inputs):  # it computes something else, such as a convolution without its bias
+        if len(operands) != len(inputs):  # it computes something else
             continue
         known = list(zip(operands, inputs, strict=True))
         if len(origins) == 1:
-            known.append((one.name, kernel))
+            known.append((node.name, kernel))
         for name, given in known:
             place = place_of(given)
             if place is not None and place.size == nodes[name].size:
