@@ -1,7 +1,8 @@
 """Runs a fragment of a graph with PyTorch's own operators, in one of four modes.
 
 ``same`` uses the dtypes of the graph; ``double`` uses float64 for every floating point dtype; ``moved`` does so with
-each input moved by up to half a unit in the last place, which shows how much rounding may change the result;
+each input moved by up to half a unit in the last place, which shows how much rounding may change the result, and, if
+asked, so is each value in between, by the unit of its own dtype;
 ``in_order`` is ``same`` with sums that are computed by plain loops. Nothing that is given is changed: an operator that
 writes gets a copy.
 """
@@ -9,7 +10,7 @@ writes gets a copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from stepscope.tracer.judge import philox
@@ -19,11 +20,23 @@ from stepscope.tracer.judge.fragments import Fragment, Step
 from stepscope.tracer.judge.in_order import in_order, is_loop
 from stepscope.tracer.judge.record import members_of, node_of
 from stepscope.tracer.judge.stored import StoredValues, Value, written_nodes
-from stepscope.tracer.judge.targets import CannotJudge, decoded, doubled, function_of, tensor_of, written_arguments
+from stepscope.tracer.judge.targets import (
+    CannotJudge,
+    decoded,
+    doubled,
+    function_of,
+    is_exact,
+    spacing_of,
+    tensor_of,
+    written_arguments,
+)
 
 NOT_IN_DOUBLE = ("op:aten.view.dtype", "op:prims.view_of_dtype")
 """Operators whose result depends on the bits of a dtype."""
 VARIANCES = ("op:aten.var.", "op:aten.var_mean.")
+
+Move = Callable[[Any, float, int], Any]
+"""Function that moves a float64 tensor by up to a relative distance; the number tells the tensors of a run apart."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +44,13 @@ class Mode:
     """How values are computed."""
 
     double: bool = False
-    move: Callable[[Any, float], Any] | None = None
-    """Function that moves a float64 tensor by up to a relative distance; None to use inputs as they are."""
+    move: Move | None = None
+    """None to use inputs as they are."""
     distance: float = 0.0
+    between: float = 0.0
+    """Multiple of half a spacing of its dtype by which each value is moved that is rounded in between."""
+    stored: Mapping[Value, Any] = field(default_factory=dict)
+    """Values that later steps read as if they had been rounded to a dtype."""
     in_order: bool = False
     """Whether sums and means are those of plain loops."""
 
@@ -59,18 +76,23 @@ class Run:
         self._stored, self._fragment, self._given, self._symbols = stored, fragment, given, symbols
         self._device, self._mode = device, mode
         self._values: dict[Value, Any] = {}
+        self._moves = 0
         self._mutated: dict[str, dict[str, Any]] = {}
         """Copies that a mutating node has written to, by the node and by the root."""
 
     def targets(self) -> dict[Value, Any]:
         """Return the values of the fragment's targets. Raises CannotJudge, or whatever an operator raises."""
         values, last = self._values, self._fragment.last_use
+        found: dict[Value, Any] = {}
         for position, step in enumerate(self._fragment.steps):
-            values[step.value] = self._result(step)
+            result = self._result(step)
+            if step.value in self._fragment.targets:
+                found[step.value] = result
+            values[step.value] = self._rounded(step, result)
             for value in step.needs.values():
                 if last.get(value) == position:
                     values.pop(value, None)
-        return {target: values[target] for target in self._fragment.targets}
+        return found
 
     def _result(self, step: Step) -> Any:
         if step.kind == "leaf":
@@ -87,13 +109,25 @@ class Run:
         return self._call(step.value.node, lambda name: self._values[step.needs[name]])
 
     def _leaf(self, value: Value) -> Any:
-        return self._moved(self._in_mode(self._given(value)))
+        return self._moved(self._in_mode(self._given(value)), self._mode.distance)
 
-    def _moved(self, given: Any) -> Any:
-        """Move what the fragment begins with: its inputs and its random numbers, on which a dropout decides."""
+    def _moved(self, given: Any, distance: float) -> Any:
+        """Move a tensor of real numbers, if the mode moves any."""
         move = self._mode.move
-        is_moved = move is not None and hasattr(given, "is_floating_point") and given.is_floating_point()
-        return move(given, self._mode.distance) if is_moved and move is not None else given
+        if move is None or not distance or not hasattr(given, "is_floating_point") or not given.is_floating_point():
+            return given
+        self._moves += 1
+        return move(given, distance, self._moves)
+
+    def _rounded(self, step: Step, result: Any) -> Any:
+        """Return what later steps read of a result, which is moved if the step may round it."""
+        dtype = self._mode.stored.get(step.value)
+        if dtype is not None and step.kind != "leaf":
+            result = result.to(dtype).to(result.dtype)
+        node = self._stored.nodes[step.value.node]
+        if not self._mode.between or step.kind not in ("call", "mutation") or is_exact(node.target):
+            return result
+        return self._moved(result, spacing_of(node.dtype) / 2 * self._mode.between)
 
     def _in_mode(self, value: Any) -> Any:
         if not self._mode.double or not hasattr(value, "dtype"):
@@ -111,7 +145,8 @@ class Run:
         if node.target.startswith("op:prims.inductor_rand"):
             if not args[-2 if "randint" not in node.target else -1].numel() == 1:
                 raise CannotJudge(f"{node.target.removeprefix('op:')} uses the generator of eager code")
-            return self._moved(self._in_mode(philox.drawn(node.target, args, kwargs, self._mode.double)))
+            drawn = self._in_mode(philox.drawn(node.target, args, kwargs, self._mode.double))
+            return self._moved(drawn, self._mode.distance)
         if self._mode.double:
             if node.target.startswith(NOT_IN_DOUBLE):
                 raise CannotJudge(f"{node.target.removeprefix('op:')} reads the bits of a number")
@@ -199,24 +234,24 @@ def _copied(value: Any) -> Any:
     return copied(value) if hasattr(value, "clone") else value
 
 
-def random_moves(seed: int) -> Callable[[Any, float], Any]:
+def random_moves(seed: int) -> Move:
     """Return a function that moves each number up or down at random, with a generator of its own."""
 
-    def move(tensor: Any, distance: float) -> Any:
+    def move(tensor: Any, distance: float, number: int) -> Any:
         import torch
 
-        generator = torch.Generator(tensor.device).manual_seed(seed)
+        generator = torch.Generator(tensor.device).manual_seed(seed + 1000 * number)
         moves = torch.rand(tensor.shape, dtype=torch.float64, device=tensor.device, generator=generator)
         return tensor + tensor * moves.mul_(2).sub_(1).mul_(distance)
 
     return move
 
 
-def upward(tensor: Any, distance: float) -> Any:
+def upward(tensor: Any, distance: float, number: int) -> Any:
     """Move each number away from minus infinity, which bounds what rounding does to sums."""
     return tensor + tensor.abs() * distance
 
 
-def downward(tensor: Any, distance: float) -> Any:
+def downward(tensor: Any, distance: float, number: int) -> Any:
     """Move each number towards minus infinity."""
     return tensor - tensor.abs() * distance

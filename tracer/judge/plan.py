@@ -9,6 +9,7 @@ from typing import Literal
 
 from stepscope.tracer.judge.fragments import Fragment, fragment_of
 from stepscope.tracer.judge.record import GraphRecord, Place
+from stepscope.tracer.judge.rounding import Rounding, roundings_of
 from stepscope.tracer.judge.stored import StoredValues, Value
 from stepscope.tracer.judge.targets import CannotJudge
 from stepscope.tracer.schema.graphs import MemoryStatement
@@ -67,6 +68,7 @@ class LaunchPlan:
     site: int
     kernel: str
     operands: list[Operand] = field(default_factory=list)
+    rounding: Rounding = "anywhere"
     is_subgraph: bool = False
     """Whether it calls another function of the wrapper, whose launches are judged by themselves."""
     after: list[str] = field(default_factory=list)
@@ -100,19 +102,27 @@ def plans_of(
     site computes.
     """
     stored = {record.function: StoredValues(record) for record in records}
+    roundings = roundings_of(source.tree)
     plans = []
     for _, function in wrapper_functions(source.tree):
         own = stored.get(function.name, stored.get(None))
-        planner = _Planner(source, FunctionPlan(own), snodes)
+        planner = _Planner(source, FunctionPlan(own), snodes, roundings)
         planner.follow(function)
         plans.append(planner.plan)
     return plans
 
 
 class _Planner:
-    def __init__(self, source: WrapperSource, plan: FunctionPlan, snodes: Mapping[int, list[str]]) -> None:
+    def __init__(
+        self,
+        source: WrapperSource,
+        plan: FunctionPlan,
+        snodes: Mapping[int, list[str]],
+        roundings: Mapping[str, Rounding],
+    ) -> None:
         self.source, self.plan, self.snodes = source, plan, snodes
         self.stored = plan.stored
+        self.roundings = roundings
         self.holds: dict[str, str | None] = {}
         """The buffer whose contents each variable has."""
         self.stale: set[str] = set()
@@ -189,7 +199,9 @@ class _Planner:
         self.holds[name] = name
 
     def _launch(self, launch: LaunchStatement) -> None:
-        found = LaunchPlan(launch.site.site, launch.site.kernel, is_subgraph=launch.site.kind == "subgraph")
+        kernel = launch.site.kernel
+        rounding = self.roundings.get(kernel, "anywhere")
+        found = LaunchPlan(launch.site.site, kernel, rounding=rounding, is_subgraph=launch.site.kind == "subgraph")
         self.plan.launches[found.site], self.plan.statements[found.site] = found, launch.statement
         uses: dict[str, Use] = {}
         whole: dict[str, int] = {}

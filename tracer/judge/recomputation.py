@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stepscope.tracer.judge import rule
-from stepscope.tracer.judge.evaluate import DOUBLE, IN_ORDER, SAME, Mode, Run, downward, random_moves, upward
+from stepscope.tracer.judge import once, rule
+from stepscope.tracer.judge.evaluate import DOUBLE, IN_ORDER, SAME, Mode, Move, Run, downward, random_moves, upward
 from stepscope.tracer.judge.expressions import number_of
 from stepscope.tracer.judge.in_order import is_loop
 from stepscope.tracer.judge.memory import NO_MEMORY, is_out_of_memory
 from stepscope.tracer.judge.plan import Group, Written
 from stepscope.tracer.judge.record import Place
+from stepscope.tracer.judge.rounding import Rounding
 from stepscope.tracer.judge.stored import StoredValues, Value
-from stepscope.tracer.judge.targets import CannotJudge, is_exact
+from stepscope.tracer.judge.targets import CannotJudge, is_exact, spacing_of
 
 MOVES = (
     (random_moves(1), 1.0),
@@ -38,17 +39,19 @@ class Recomputation:
         given: Sequence[Any],
         symbols: Mapping[str, int | float],
         after: Sequence[Any],
+        rounding: Rounding = "anywhere",
     ) -> None:
         self._stored, self._group, self._given, self._symbols = stored, group, given, symbols
         self._after = after
         self._done: dict[str, Mapping[Value, Any] | str] = {}
         """Values by mode, or why there are none; an exception would hold its frames, and they the program's tensors."""
         targets = {one.value.node for one in group.written if one.value is not None}
-        spacings = {name: _spacing(stored.nodes[name].dtype) for name in {*group.fragment.nodes(), *targets}}
+        spacings = {name: spacing_of(stored.nodes[name].dtype) for name in {*group.fragment.nodes(), *targets}}
         self._spacing = max(spacings.values(), default=0.0)
         between = [one for name, one in spacings.items() if name not in targets and one > 0.0]
         self._distance = max(between, default=self._spacing) / 2
         """How far inputs are moved: rounding in between is that of the values in between, not of inputs and results."""
+        self._rounding: Rounding = rounding if self._spacing > once.FLOAT32_SPACING else "anywhere"
         self._is_exact = all(is_exact(stored.nodes[name].target) for name in group.fragment.nodes())
         """Whether no value in between is rounded, so that moved inputs tell nothing."""
 
@@ -66,19 +69,44 @@ class Recomputation:
         eager = eager.to(compiled.dtype)
         if rule.equal(compiled, eager):
             return rule.Comparison("equal")
-        found = rule.near(compiled, eager, self._spacing)
-        if found is not None:
+        found = rule.near(compiled, eager, self._spacing) or self._by_double(compiled, eager, written.value)
+        if found.broken or self._rounding != "stored":
             return found
-        double = self._target("double", DOUBLE, written.value)
-        of, form = written.value, tuple(double.shape)
-        moved, in_order = (lambda count: self._moved(of, count)), (lambda: self._in_order(of, form))
+        return self._rounded_once(compiled, eager, written.value) or found
+
+    def _by_double(self, compiled: Any, eager: Any, value: Value) -> rule.Comparison:
+        double = self._target("double", DOUBLE, value)
+        moved, in_order = (
+            (lambda count: self._moved(value, count)),
+            (lambda: self._in_order(value, tuple(double.shape))),
+        )
         return rule.compare(compiled, eager, double, moved, self._spacing, in_order)
+
+    def _rounded_once(self, compiled: Any, eager: Any, value: Value) -> rule.Comparison | None:
+        """Return in what a buffer differs from float64 by more than the rounding of what the launch stores, or None."""
+        try:
+            double = self._target("double", DOUBLE, value)
+            return once.differs(compiled, eager, double, lambda: list(self._once(value)))
+        except CannotJudge:
+            return None
+
+    def _once(self, value: Value) -> Iterator[Any]:
+        """Yield float64 values with rounded stores, and with inputs moved by what float32 rounds."""
+        stored = {one.value: member_of(self._after, one).dtype for one in self._group.written if one.value is not None}
+        yield self._target("stored", Mode(double=True, stored=stored), value)
+        for number, (move, times) in enumerate(MOVES[: rule.FEW]):
+            mode = Mode(double=True, move=move, distance=once.FLOAT32_SPACING / 2 * times)
+            yield self._target(f"moved once {number}", mode, value)
 
     def _moved(self, value: Value, count: int) -> list[Any]:
         if not self._spacing or self._is_exact:
             return []
-        modes = [Mode(double=True, move=move, distance=self._distance * times) for move, times in MOVES[:count]]
-        return [self._target(f"moved {n}", mode, value) for n, mode in enumerate(modes)]
+        return [self._target(f"moved {n}", self._mode(*one), value) for n, one in enumerate(MOVES[:count])]
+
+    def _mode(self, move: Move, times: float) -> Mode:
+        if self._rounding != "anywhere":
+            return Mode(double=True, move=move, distance=once.FLOAT32_SPACING / 2 * times, between=times)
+        return Mode(double=True, move=move, distance=self._distance * times)
 
     def _in_order(self, value: Value, shape: tuple[int, ...]) -> Any:
         if not any(is_loop(self._stored.nodes[name].target) for name in self._group.fragment.nodes()):
@@ -143,12 +171,3 @@ def is_plain(value: Any) -> bool:
     import torch
 
     return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
-
-
-def _spacing(dtype: str | None) -> float:
-    import torch
-
-    if dtype is None:
-        return 0.0
-    found = getattr(torch, dtype)
-    return float(torch.finfo(found).eps) if found.is_floating_point or found.is_complex else 0.0

@@ -155,6 +155,16 @@ def doubled(dtype: Any) -> Any:
     return torch.float64 if dtype in (torch.float32, torch.float16, torch.bfloat16) else dtype
 
 
+def spacing_of(dtype: str | None) -> float:
+    """Return the spacing of a dtype at 1, or 0 if it has no fractions."""
+    import torch
+
+    if dtype is None:
+        return 0.0
+    found = getattr(torch, dtype)
+    return float(torch.finfo(found).eps) if found.is_floating_point or found.is_complex else 0.0
+
+
 def tensor_of(constant: Constant) -> Any:
     """Return a small constant as a tensor on the CPU."""
     import torch

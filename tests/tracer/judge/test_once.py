@@ -1,0 +1,97 @@
+"""Kernels that round to bfloat16 or float16 only what they store: which ones do, and what their results may be."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from stepscope.tracer.judge.once import differs
+from stepscope.tracer.judge.rounding import roundings_of
+from stepscope.tracer.judge.rule import Comparison
+
+LOW = [torch.bfloat16, torch.float16]
+
+
+def values(*size: int) -> Tensor:
+    return torch.randn(*size, dtype=torch.float64)
+
+
+def verdict(compiled: Tensor, double: Tensor, others: Sequence[Tensor] = ()) -> Comparison | None:
+    return differs(compiled, compiled, double, lambda: others)
+
+
+@pytest.mark.parametrize("dtype", LOW)
+def test_one_rounding_is_no_error(dtype: torch.dtype) -> None:
+    exact = values(64, 48)
+    assert verdict(exact.to(dtype), exact) is None
+    assert verdict(exact.float().to(dtype), exact) is None
+    same = torch.full((4096,), 1.0 + 0.49 * torch.finfo(dtype).eps, dtype=torch.float64)
+    assert verdict(same.to(dtype), same) is None  # all numbers are rounded alike, which looks like a factor
+
+
+@pytest.mark.parametrize("dtype", LOW)
+@pytest.mark.parametrize("size", [(4,), (64, 48)])
+def test_a_factor_of_one_spacing_is_an_error(size: tuple[int, ...], dtype: torch.dtype) -> None:
+    exact = values(*size)
+    found = verdict((exact * (1.0 + torch.finfo(dtype).eps)).to(dtype), exact)
+    assert found is not None
+    assert found.broken
+    assert found.bad > 0
+    assert found.compiled != pytest.approx(found.double, rel=torch.finfo(dtype).eps / 4)
+
+
+def test_a_smaller_factor_is_an_error_of_many_elements() -> None:
+    exact = values(64, 64)
+    found = verdict((exact * (1.0 + torch.finfo(torch.bfloat16).eps / 4)).to(torch.bfloat16), exact)
+    assert found is not None
+    assert found.broken == ("bias",)
+
+
+def test_what_is_rounded_when_it_is_stored_explains_a_difference() -> None:
+    exact = values(64, 48)
+    with_rounded_store = exact.to(torch.bfloat16).double() * 1000.0 - exact * 1000.0
+    compiled = with_rounded_store.to(torch.bfloat16)
+    assert verdict(compiled, torch.zeros_like(exact)) is not None
+    assert verdict(compiled, torch.zeros_like(exact), [with_rounded_store]) is None
+
+
+def test_finer_dtypes_and_values_without_end_are_left_to_the_other_rule() -> None:
+    exact = values(64)
+    assert verdict(exact.float() * 2, exact) is None
+    assert verdict(torch.full((64,), torch.inf, dtype=torch.float16), exact) is None
+    assert verdict(torch.zeros(0, dtype=torch.bfloat16), torch.zeros(0, dtype=torch.float64)) is None
+
+
+def wrapper(name: str, body: str) -> ast.Module:
+    about = "triton_meta={'signature': {'in_ptr0': '*bf16', 'out_ptr0': '*bf16'}}, meta={'atomic_add_found': False}"
+    return ast.parse(
+        f"{name} = async_compile.triton('{name}', '''\n@heuristic({about})\n{body}\n''', device_str='cuda')"
+    )
+
+
+LOAD = "tmp0 = tl.load(in_ptr0 + (x0), xmask).to(tl.float32)"
+STORE = "tl.store(out_ptr0 + (x0), tmp0, xmask)"
+
+
+@pytest.mark.parametrize(
+    ("line", "rounding"),
+    [
+        (LOAD, "stored"),
+        (LOAD.removesuffix(".to(tl.float32)"), "between"),
+        (f"{LOAD}\ntmp1 = tmp0.to(tl.bfloat16)", "between"),
+        (f"{LOAD}\ntl.atomic_add(out_ptr0 + (x0), tmp0, xmask)", "between"),
+    ],
+)
+def test_the_source_of_a_triton_kernel_says_where_it_rounds(line: str, rounding: str) -> None:
+    assert roundings_of(wrapper("triton_poi_fused_0", f"{line}\n{STORE}")) == {"triton_poi_fused_0": rounding}
+
+
+def test_other_kernels() -> None:
+    assert roundings_of(ast.parse("cpp_fused_add_0 = async_compile.cpp_pybinding(['float*'], '...')")) == {
+        "cpp_fused_add_0": "between"
+    }
+    assert roundings_of(wrapper("triton_tem_fused_mm_0", LOAD)) == {}
