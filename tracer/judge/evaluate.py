@@ -33,6 +33,8 @@ from stepscope.tracer.judge.targets import (
 
 NOT_IN_DOUBLE = ("op:aten.view.dtype", "op:prims.view_of_dtype")
 """Operators whose result depends on the bits of a dtype."""
+CONVERT = "op:prims.convert_element_type.default"
+"""Operator whose implementation in Python takes as long as ten others."""
 VARIANCES = ("op:aten.var.", "op:aten.var_mean.")
 
 Move = Callable[[Any, float, int], Any]
@@ -160,6 +162,8 @@ class Run:
         written = written_arguments(node.target)
         if written:  # its own result is wanted, and not what it writes to
             args = tuple(_copied(one) if position in written else one for position, one in enumerate(args))
+        if node.target == CONVERT:
+            return args[0].to(args[1])
         result = function_of(node.target)(*args, **kwargs)
         if self._mode.double and node.target.startswith(VARIANCES) and _overflows(args[0], result):
             raise CannotJudge(f"the squares that {node.target.removeprefix('op:')} sums exceed the range of float32")

@@ -142,7 +142,9 @@ def bit_sum(tensor: Any) -> Any:
         return torch.zeros((), dtype=torch.int64, device=tensor.device)
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
-    flat = tensor.reshape(-1).contiguous()  # one dimension with a stride is a view, whose words cannot be seen
+    flat = tensor.reshape(-1)
+    if not flat.is_contiguous():  # one dimension with a stride is a view, whose words cannot be seen
+        flat = flat.contiguous()
     size = flat.element_size()
     if flat.dtype == torch.bool:
         words = flat.view(torch.uint8)
@@ -150,7 +152,7 @@ def bit_sum(tensor: Any) -> Any:
         is_whole = flat.numel() * size % 4 == 0 and flat.storage_offset() * size % 4 == 0
         words = flat.view(torch.int32 if is_whole else {1: torch.int8, 2: torch.int16}[size])
     total = None
-    for chunk in words.split(CHUNK):
+    for chunk in words.split(CHUNK) if words.numel() > CHUNK else (words,):
         sums = chunk.cumsum(0, dtype=torch.int64)
         found = torch.add(sums.sum(), sums[-1], alpha=PLAIN)
         total = found if total is None else torch.add(found, total, alpha=NEXT)

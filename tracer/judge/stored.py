@@ -90,7 +90,8 @@ class StoredValues:
             value = self.value(name)
             if value.mutations and mutations.get(place.buffer):
                 continue  # the IR names the memory, and not its state: a mutated buffer holds the value
-            later = self._later(node, mutations.get(place.buffer, []), place.buffer)
+            owner = self.nodes[self.root(name)]
+            later = self._later(owner, mutations.get(place.buffer, []), place.buffer)
             found[later or place.buffer].append((value, place))
         for name, place in self.record.also:
             value = self.value(name)
@@ -115,7 +116,7 @@ class StoredValues:
 
     def _later(self, node: Node, mutations: list[Buffer], buffer: str) -> str | None:
         """Return the mutation of `buffer` that makes the value of a node whose IR names the buffer, or None."""
-        if not mutations or node.kind != "call" or node.name in self.parent:
+        if not mutations or node.kind != "call":
             return None
         arguments = members_of(node.args) or []
         source = node_of(arguments[0]) if node.target == GETITEM and arguments else None

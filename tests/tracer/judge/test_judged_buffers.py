@@ -77,6 +77,19 @@ def test_a_convolution_and_the_kernel_that_adds_its_bias_are_judged(
     assert not found.buffers
 
 
+def test_a_scatter_that_an_operator_adds_to_zeros_of_a_kernel(tmp_path: Path) -> None:
+    """Inductor leaves scattered sums to an operator where several threads would add."""
+
+    def step(x: Tensor, index: Tensor) -> Tensor:
+        sums = torch.zeros(8, 64).scatter_add(1, index, x.sin())
+        return sums.view(2, 4, 8, 8).cos()
+
+    with config.patch({"force_disable_caches": True, "cpp.threads": 2}):
+        found = judged(step, torch.randn(8, 64), torch.randint(0, 64, (8, 64)), folder=tmp_path)
+    assert not found.buffers
+    assert found.judged == found.launches == 3
+
+
 def test_squares_beyond_the_range_accuse_no_kernel(tmp_path: Path) -> None:
     x = torch.randn(256, 8, 36) * 1e30  # a few of the 512 means become NaN, in the kernel or in eager code
     found = judged(lambda one: F.group_norm(one, 2).sin(), x, folder=tmp_path)

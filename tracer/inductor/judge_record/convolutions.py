@@ -31,7 +31,7 @@ def split_convolutions(
     found: dict[str, Place] = {}
     for buffer in graph.buffers:
         kinds = (ir.ExternKernel, ir.TemplateBuffer, ir.MultiTemplateBuffer)
-        if not isinstance(buffer, kinds) or buffer.get_name() in taken:
+        if not isinstance(buffer, kinds) or buffer.get_name() in taken or len(buffer.inputs) > BIAS:
             continue
         names = [one.name for one in buffer.origins if one.name in biased]
         place = place_of(buffer)
