@@ -48,6 +48,7 @@ def main(what: str) -> None:
     if what in ("averaged", "forgotten"):
         torch.manual_seed(0)
         train_by_hand(what == "forgotten")
+        dist.barrier()  # no rank ends while another one still talks to it
         dist.destroy_process_group()
         return
     rank, last = dist.get_rank(), dist.get_world_size() - 1

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-CHUNK = 1 << 24
-"""Number of words that are summed at once, which bounds the memory for partial sums."""
-PLAIN, NEXT = 0x9E3779B97F4A7C1, 0x85EBCA77C2B2AE3D - (1 << 64)
-"""Odd factors of the plain sum of a chunk, and of the chunks before it."""
+CHUNK, CPU_CHUNK = 1 << 24, 1 << 14
+"""Numbers of words that are summed at once: by a device, which bounds the memory for their products, and by the CPU,
+whose caches hold them and which starts no other thread for so few."""
+NEXT = 0x85EBCA77C2B2AE3D - (1 << 64)
+"""Odd factor of the sum of the chunks before."""
 
 
 class Contents(NamedTuple):
@@ -133,8 +134,7 @@ def _are_equal(before: Sequence[Any], after: Sequence[Any]) -> list[bool]:
 def bit_sum(tensor: Any) -> Any:
     """Return a sum modulo 2^64 over the contents' bits, weighted by their positions, in a tensor of one element.
 
-    The words, of up to 32 bits, are weighted by how many of their chunk come after them, so that two that change places
-    change the sum; to this is added a multiple of the plain sum, whose weights are all odd.
+    The weights are the odd numbers, so that each word that changes, and two that change places, change the sum.
     """
     import torch
 
@@ -152,8 +152,9 @@ def bit_sum(tensor: Any) -> Any:
         is_whole = flat.numel() * size % 4 == 0 and flat.storage_offset() * size % 4 == 0
         words = flat.view(torch.int32 if is_whole else {1: torch.int8, 2: torch.int16}[size])
     total = None
-    for chunk in words.split(CHUNK) if words.numel() > CHUNK else (words,):
-        sums = chunk.cumsum(0, dtype=torch.int64)
-        found = torch.add(sums.sum(), sums[-1], alpha=PLAIN)
+    most = CHUNK if words.is_cuda else CPU_CHUNK
+    for chunk in words.split(most) if words.numel() > most else (words,):
+        weights = torch.arange(1, 2 * chunk.numel(), 2, device=chunk.device)
+        found = weights.mul_(chunk).sum()
         total = found if total is None else torch.add(found, total, alpha=NEXT)
     return total
