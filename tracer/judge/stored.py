@@ -95,7 +95,10 @@ class StoredValues:
             found[later or place.buffer].append((value, place))
         for name, place in self.record.also:
             value = self.value(name)
-            if not written_nodes(self.nodes[name]) and all(value != one for one, _ in found[place.buffer]):
+            # the IR of an operand names the memory, too: what a later content of it holds is not what it held before
+            contents = [place.buffer, *(one.name for one in mutations.get(place.buffer, []))]
+            is_known = any(value == one for buffer in contents for one, _ in found.get(buffer, []))
+            if not written_nodes(self.nodes[name]) and not is_known:
                 found[place.buffer].append((value, place))
         for buffer in self.record.buffers:
             mutated = self._mutated(buffer)

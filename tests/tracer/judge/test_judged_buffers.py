@@ -90,6 +90,19 @@ def test_a_scatter_that_an_operator_adds_to_zeros_of_a_kernel(tmp_path: Path) ->
     assert found.judged == found.launches == 3
 
 
+def test_an_operator_reads_what_another_one_scattered_into_zeros_of_a_kernel(tmp_path: Path) -> None:
+    """Inductor leaves scattered sums to an operator where several threads would add."""
+
+    def step(x: Tensor, index: Tensor) -> Tensor:
+        return torch.zeros(8, 8).scatter_reduce(0, index, torch.ones(3, 8), "sum") @ x
+
+    index = torch.tensor([1, 2, 3]).view(3, 1).expand(3, 8)
+    with config.patch({"force_disable_caches": True, "cpp.threads": 2}):
+        found = judged(step, torch.randn(8, 8), index, folder=tmp_path)
+    assert not found.buffers
+    assert found.judged == found.launches == 3
+
+
 def test_squares_beyond_the_range_accuse_no_kernel(tmp_path: Path) -> None:
     x = torch.randn(256, 8, 36) * 1e30  # a few of the 512 means become NaN, in the kernel or in eager code
     found = judged(lambda one: F.group_norm(one, 2).sin(), x, folder=tmp_path)
