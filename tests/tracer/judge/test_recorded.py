@@ -142,6 +142,37 @@ def test_too_little_memory_is_said_and_what_can_be_judged_is(tmp_path: Path) -> 
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_too_little_memory_to_follow_the_buffers_is_said_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run out of memory outside of a recomputation: in the sums by which changed buffers are found."""
+
+    def step() -> list[Tensor]:
+        torch.manual_seed(0)
+        weight = torch.rand(8, 8, requires_grad=True)
+        loss = compiled(lambda x: torch.dropout(x.sin() @ x, 0.5, train=True).sum())(weight)
+        loss.backward()
+        assert weight.grad is not None
+        return [loss.detach(), weight.grad, torch.get_rng_state()]
+
+    def exhausted(tensor: Tensor) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1024.00 GiB.")
+
+    alone = step()
+    monkeypatch.setattr("stepscope.tracer.judge.integrity.bit_sum", exhausted)
+    with stepscope.trace(tmp_path, judge="first"):
+        judged = step()
+    assert all(torch.equal(one, other) for one, other in zip(alone, judged, strict=True))
+    found = judged_in(tmp_path)
+    assert not found.buffers
+    assert not found.failures
+    with open_trace(tmp_path) as trace:
+        (said,) = [one.title for one in all_findings(trace) if one.kind == "not_recorded"]
+    assert "the rest of a judged call" in said
+    assert "not enough memory" in said
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_other_threads_see_the_settings_of_the_program_while_the_judge_works(tmp_path: Path) -> None:
     calls.clear()
     value = torch.rand(8, 8)
