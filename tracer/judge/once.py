@@ -25,7 +25,7 @@ FLOAT32_SPACING = 2.0**-23
 
 
 def differs(compiled: Any, eager: Any, double: Any, others: Callable[[], Sequence[Any]]) -> rule.Comparison | None:
-    """Return how a buffer breaks the rule, or None if it does not, is of a finer dtype, or has values without end.
+    """Return how a buffer breaks the rule, or None if it does not, is of a finer dtype, or has NaN or infinities.
 
     `eager` is only shown; `others` returns s and is called only if r alone does not suffice.
     """

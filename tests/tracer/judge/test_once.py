@@ -59,7 +59,7 @@ def test_what_is_rounded_when_it_is_stored_explains_a_difference() -> None:
     assert verdict(compiled, torch.zeros_like(exact), [with_rounded_store]) is None
 
 
-def test_finer_dtypes_and_values_without_end_are_left_to_the_other_rule() -> None:
+def test_finer_dtypes_and_values_that_are_not_finite_are_left_to_the_other_rule() -> None:
     exact = values(64)
     assert verdict(exact.float() * 2, exact) is None
     assert verdict(torch.full((64,), torch.inf, dtype=torch.float16), exact) is None
