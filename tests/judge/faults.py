@@ -184,8 +184,9 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--wrappers", action="store_true", help="plant faults in wrappers, too")
     parser.add_argument("--other", action="store_true", help="use the further models")
+    parser.add_argument("--threads", type=int, default=1, help="several add atomically, in another order in each step")
     options = parser.parse_args()
-    torch.set_num_threads(2)  # loops are parallel then, and scattered sums are computed elsewhere
+    torch.set_num_threads(options.threads)
     if options.device == "cuda":  # else the autotuner chooses another order of sums for some variants, which is visible
         inductor_config.deterministic = True
     score = Score()

@@ -70,9 +70,20 @@ class Recomputation:
         if rule.equal(compiled, eager):
             return rule.Comparison("equal")
         found = rule.near(compiled, eager, self._spacing) or self._by_double(compiled, eager, written.value)
-        if found.broken or self._rounding != "stored":
-            return found
-        return self._rounded_once(compiled, eager, written.value) or found
+        if not found.broken and self._rounding == "stored":
+            found = self._rounded_once(compiled, eager, written.value) or found
+        if found.broken and any(self._is_no_truth(leaf) for leaf in self._group.leaves):
+            raise CannotJudge(
+                "it follows from truth values that are neither 0 nor 1, which compiled code may read as either"
+            )
+        return found
+
+    def _is_no_truth(self, value: Value) -> bool:
+        """Return whether a leaf has booleans of other bits, as memory that was not written may have."""
+        import torch
+
+        tensor = self._given[self._group.leaves[value][0]]
+        return is_plain(tensor) and tensor.dtype == torch.bool and bool((tensor.view(torch.uint8) > 1).any())
 
     def _by_double(self, compiled: Any, eager: Any, value: Value) -> rule.Comparison:
         double = self._target("double", DOUBLE, value)

@@ -106,3 +106,11 @@ def test_a_result_to_which_nothing_was_written_is_told(result: Operand, elements
     found = [(one.variable, one.launch, one.is_result) for one in judge.result.unwritten]
     assert found == ([("buf3", 0, True)] if is_found else [])
     assert judge.result.accuses == is_found
+
+
+@pytest.mark.parametrize("bits", [171, 1])
+def test_truth_values_of_other_bits_accuse_nobody(bits: int) -> None:
+    value = torch.tensor([0, 1, bits, 1], dtype=torch.uint8).view(torch.bool)
+    wrong = torch.tensor([True, False, True, False])
+    found = judged(torch.zeros(4), torch.zeros(4), value, wrong, "op:aten.logical_not.default").result.verdicts[-1]
+    assert ("neither 0 nor 1" in (found.why_not or "")) == (bits > 1)
