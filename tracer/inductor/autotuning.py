@@ -46,32 +46,42 @@ class AutotuneTap:
         """All times that this process measured; None if it is not known which. A cache returns equal numbers."""
 
     def attach(self, undo: ExitStack) -> None:
-        """Listen to the autotuner until `undo` is closed; without its private names nothing is recorded."""
+        """Listen to each autotuner from its first use on until `undo` is closed.
+
+        None is made here, which would add events to torch's own log. Without its private names nothing is recorded.
+        """
         from torch._inductor import select_algorithm
 
-        cache: Any = getattr(select_algorithm, "AlgorithmSelectorCache", None)
-        if not hasattr(select_algorithm, "add_feedback_saver") or cache is None:
+        selector: Any = getattr(select_algorithm, "AlgorithmSelectorCache", None)
+        names = ("__call__", "benchmark")
+        if selector is None or not all(name in selector.__dict__ for name in names):
             return
-        select_algorithm.add_feedback_saver(self._feedback)
-        undo.callback(self._forget, select_algorithm)
-        original = cache.__dict__.get("benchmark")
-        if original is None:
-            return
+        call, benchmark = (selector.__dict__[name] for name in names)
+        heard: list[Any] = []
         measured = self._measured = set()
 
-        def benchmark(*args: Any, **kwargs: Any) -> Any:
-            times = original(*args, **kwargs)
+        def observed_call(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            savers = getattr(owner, "feedback_saver_fns", None)
+            if savers is not None and self._feedback not in savers:
+                savers.append(self._feedback)
+                heard.append(savers)
+            return call(owner, *args, **kwargs)
+
+        def observed_benchmark(*args: Any, **kwargs: Any) -> Any:
+            times = benchmark(*args, **kwargs)
             if isinstance(times, dict):
                 measured.update(times.values())
             return times
 
-        cache.benchmark = benchmark
-        undo.callback(setattr, cache, "benchmark", original)
+        def forget() -> None:
+            for savers in heard:
+                if self._feedback in savers:
+                    savers.remove(self._feedback)
 
-    def _forget(self, select_algorithm: Any) -> None:
-        savers = getattr(select_algorithm.get_algorithm_selector_cache(), "feedback_saver_fns", [])
-        if self._feedback in savers:
-            savers.remove(self._feedback)
+        undo.callback(forget)
+        for name, observed in zip(names, (observed_call, observed_benchmark), strict=True):
+            undo.callback(setattr, selector, name, selector.__dict__[name])
+            setattr(selector, name, observed)
 
     def _feedback(self, times: Any, operation: str, inputs: Any, *_args: Any) -> None:
         from torch._inductor.virtualized import V
