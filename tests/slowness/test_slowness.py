@@ -71,11 +71,13 @@ def recorded(program: str, what: str, folder: Path) -> tuple[dict[str, float], l
 
 
 def of_kind(planted: Planted, what: str, folder: Path, expected: int) -> list[dict[str, Any]]:
-    """Return the findings of the planted kind, of the first attempt that has the expected number of them."""
+    """Return the findings of the planted kind that say what is expected, of the first attempt with that many."""
     found: list[dict[str, Any]] = []
     for attempt in range(ATTEMPTS):
         _, findings = recorded(planted.program, what, folder / str(attempt))
         found = [one for one in findings if one["kind"] == planted.kind]
+        if expected:
+            found = [one for one in found if any(planted.told in said for said in (one["title"], *one["proof"]))]
         if len(found) == expected:
             break
     return found
@@ -86,7 +88,6 @@ def test_planted_slowness_is_named(planted: Planted, tmp_path: Path) -> None:
     (finding,) = of_kind(planted, "slow", tmp_path, 1)
     if planted.line is not None:
         assert planted.line in finding["source"]["code"]
-    assert any(planted.told in said for said in (finding["title"], *finding["proof"]))
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.program)
