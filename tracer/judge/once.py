@@ -9,7 +9,7 @@ float64 with rounded stores, and with inputs moved by half a unit of float32:
 - bias: the share of r in c - r may be ROUNDED times what rounding r makes of it, and the independent errors of all
   elements leave, and `rule.BIAS_LOW` times that in s - r.
 
-Rounding makes half of u |r| at most.
+Rounding makes half of u |r| at most, or half of the smallest number of the dtype, if that is more.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def _broken(compiled: Any, eager: Any, double: Any, others: Sequence[Any], unit:
         explained = torch.maximum(explained, difference.abs())
         shares.append((difference * r).sum().abs())
     in_float32 = (rule.row_maximum(explained) + size * FLOAT32_SPACING).mul_(rule.ELEMENT)
-    allowed = in_float32 + size * (ONCE * unit) + float(torch.finfo(compiled.dtype).tiny)
+    tiny = float(torch.finfo(compiled.dtype).tiny)
+    allowed = in_float32 + size * (ONCE * unit) + tiny
     ratios = error.abs() / allowed
     norms = [torch.linalg.vector_norm(one) for one in (error, explained, r)]
     numbers = torch.stack([ratios.amax(), *norms, *shares]).tolist()
@@ -56,8 +57,10 @@ def _broken(compiled: Any, eager: Any, double: Any, others: Sequence[Any], unit:
         return None
     element, of_c, of_explained, of_r, *products = numbers
     share, rounded, *moved = (abs(one) / (of_r * of_r + 1e-300) for one in products)
-    mean = of_c / (rule.MEAN * of_explained + MEAN * unit * of_r + 1e-300) if count >= rule.FEWEST else 0.0
-    bias = share / (ROUNDED * (rounded + unit / sqrt(count)) + rule.BIAS_LOW * max(moved, default=0.0))
+    coarse = max(unit * of_r, tiny * unit * sqrt(count))
+    mean = of_c / (rule.MEAN * of_explained + MEAN * coarse) if count >= rule.FEWEST else 0.0
+    independent = coarse / ((of_r + 1e-300) * sqrt(count))
+    bias = share / (ROUNDED * (rounded + independent) + rule.BIAS_LOW * max(moved, default=0.0))
     broken = tuple(name for name, one in (("element", element), ("mean", mean), ("bias", bias)) if one > 1.0)
     if not broken:
         return None

@@ -278,9 +278,7 @@ class _Planner:
                 except CannotJudge:
                     written.why_not = str(first)
         if by_inputs and self.stored is not None:
-            targets = [one.value for one in by_inputs if one.value is not None]
-            whole = fragment_of(self.stored, targets, read.__contains__)
-            launch.groups.append(Group(whole, by_inputs, read))
+            launch.groups += self._groups(by_inputs, read)
         launch.groups += others
         nodes = {name for group in launch.groups for name in group.fragment.nodes()}
         launch.may_draw = any(self._may_draw(name) for name in nodes)
@@ -291,6 +289,17 @@ class _Planner:
         launch.operands = [launch.operands[n] for n in keep]
         for group in launch.groups:
             group.leaves = {value: (moved[n], place) for value, (n, place) in group.leaves.items() if n in moved}
+
+    def _groups(self, written: list[Written], read: dict[Value, tuple[int, Place]]) -> list[Group]:
+        """Return one group for all buffers, or one for each if that would have too many steps."""
+        assert self.stored is not None
+        try:
+            targets = [one.value for one in written if one.value is not None]
+            return [Group(fragment_of(self.stored, targets, read.__contains__), written, read)]
+        except CannotJudge:
+            if len(written) == 1:
+                raise
+            return [group for one in written for group in self._groups([one], read)]
 
     def _may_draw(self, node: str) -> bool:
         assert self.stored is not None

@@ -33,6 +33,13 @@ def test_one_rounding_is_no_error(dtype: torch.dtype) -> None:
     assert verdict(same.to(dtype), same) is None  # all numbers are rounded alike, which looks like a factor
 
 
+@pytest.mark.parametrize("scale", [1e-4, 1e-5, 1e-6, 1e-7, 1e-8])
+def test_numbers_near_the_smallest_of_the_dtype_are_rounded_by_more(scale: float) -> None:
+    for exact in (values(64, 48) * scale, values(64, 48).exp() * scale, torch.full((64, 48), scale).double()):
+        assert verdict(exact.to(torch.float16), exact) is None  # float16 has a spacing of 6e-8 there
+        assert verdict((exact + 4e-7 + exact.abs() / 100).to(torch.float16), exact) is not None
+
+
 @pytest.mark.parametrize("dtype", LOW)
 @pytest.mark.parametrize("size", [(4,), (64, 48)])
 def test_a_factor_of_one_spacing_is_an_error(size: tuple[int, ...], dtype: torch.dtype) -> None:
