@@ -103,6 +103,13 @@ def test_an_operator_reads_what_another_one_scattered_into_zeros_of_a_kernel(tmp
     assert found.judged == found.launches == 3
 
 
+def test_buffers_that_follow_from_too_many_operations_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stepscope.tracer.judge.fragments.MOST_STEPS", 4)
+    found = judged(lambda x: (x.sin().cos(), x.exp().tanh()), torch.randn(64), folder=tmp_path)
+    assert found.judged == found.launches == 1
+    assert sum(found.verdicts().values()) == 2
+
+
 def test_squares_beyond_the_range_accuse_no_kernel(tmp_path: Path) -> None:
     x = torch.randn(256, 8, 36) * 1e30  # a few of the 512 means become NaN, in the kernel or in eager code
     found = judged(lambda one: F.group_norm(one, 2).sin(), x, folder=tmp_path)
