@@ -1,8 +1,8 @@
 """Judges the first step of ten models of `transformers`, built from their configurations with random weights.
 
-``python -m tests.judge.transformers_models [--dtype float32 bfloat16] [MODEL...]`` must accuse nothing. Each model runs
-in a process of its own, recorded by ``stepscope run --judge first``: forward and backward on the CPU. Prints a table
-in Markdown. The package `transformers` is not among the requirements of the tests; install it first.
+``python -m tests.judge.transformers_models [--dtype float32 bfloat16] [--device cuda] [MODEL...]`` must accuse
+nothing. Each model runs in a process of its own, recorded by ``stepscope run --judge first``: forward and backward.
+Prints a table in Markdown. The package `transformers` is not among the requirements of the tests; install it first.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ def build(name: str, dtype: str) -> Callable[[], None]:
     return step
 
 
-def judge(name: str, dtype: str, folder: Path) -> tuple[str, list[str]]:
+def judge(name: str, dtype: str, device: str, folder: Path) -> tuple[str, list[str]]:
     """Return a row of the table, and what a person has to look at."""
     command = [sys.executable, "-m", "stepscope", "run", "--judge", "first", "-o", str(folder / "trace"), "--", "-m",
-               "tests.judge.transformers_models", "--run", name, "--dtype", dtype]  # fmt: skip
+               "tests.judge.transformers_models", "--run", name, "--dtype", dtype, "--device", device]  # fmt: skip
     own = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         command, env={**without_ours_and_torchs(), **own}, capture_output=True, text=True, check=False
@@ -94,9 +94,13 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("models", nargs="*", default=[])
     parser.add_argument("--dtype", nargs="*", default=["float32", "bfloat16", "float16"])
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--run", metavar="MODEL", help="run one step of a model, unjudged")
     options = parser.parse_args()
     if options.run:
+        import torch
+
+        torch.set_default_device(options.device)
         build(options.run, options.dtype[0])()
         return 0
     accused = 0
@@ -104,7 +108,7 @@ def main() -> int:
     for name in options.models or MODELS:
         for dtype in options.dtype:
             with tempfile.TemporaryDirectory() as folder:
-                row, notes = judge(name, dtype, Path(folder))
+                row, notes = judge(name, dtype, options.device, Path(folder))
             accused += row.split(" | ")[3] != "0"
             print(row, *notes, sep="\n", flush=True)
     return accused > 0
