@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stepscope.tracer.schema.tuning import TunedInput
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -23,15 +24,6 @@ _TUNINGS = """
     WHERE list_contains(p.snodes, p.snode) AND ($sites IS NULL OR list_contains($sites, p.site))
     GROUP BY ALL ORDER BY p.site
 """
-
-
-@dataclass(frozen=True)
-class TunedInput:
-    name: str
-    dtype: str
-    size: list[int]
-    """With which the autotuner measured."""
-    stride: list[int]
 
 
 @dataclass(frozen=True)
