@@ -30,8 +30,8 @@ def split_convolutions(
     parts: dict[str, list[Node]] = {}
     found: dict[str, Place] = {}
     for buffer in graph.buffers:
-        kinds = (ir.ExternKernel, ir.TemplateBuffer, ir.MultiTemplateBuffer)
-        if not isinstance(buffer, kinds) or buffer.get_name() in taken or len(buffer.inputs) > BIAS:
+        is_kernel = isinstance(buffer, (ir.ExternKernel, ir.TemplateBuffer))
+        if not is_kernel or buffer.get_name() in taken or len(buffer.inputs) > BIAS:
             continue
         names = [one.name for one in buffer.origins if one.name in biased]
         place = place_of(buffer)
