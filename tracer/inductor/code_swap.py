@@ -68,8 +68,6 @@ if _ss_judge is not None:
     _ss_judge.{method}({site}_ss_values)
 """
 """Hook of a judged call, which is in the code only while some step is to be judged."""
-AROUND = '{name} = "stepscope hooks".red_zones.around(_ss_call, {name!r}, {name})'
-LOOK = '"stepscope hooks".red_zones.look(_ss_call, {site})'
 AROUND = '{name} = "stepscope hooks".red_zones.around(_ss_call, "{name}", {name})'
 LOOK = '"stepscope hooks".red_zones.look(_ss_call, {site})'
 """Hooks of red zones, which are in the code only while these are wanted."""
