@@ -120,7 +120,8 @@ class Judge:
     def __init__(self, config: TraceConfig, sink: JudgeSink, saver: Saver) -> None:
         self._config, self._sink, self._saver = config, sink, saver
         self._asked = 0
-        self._lock = threading.Lock()
+        self._was_asked = False
+        self._asking, self._lock = threading.Lock(), threading.Lock()
         self._kept = _LastStep()
         self._tallies = _Tallies()
         self._told: set[int] = set()
@@ -128,8 +129,11 @@ class Judge:
 
     @property
     def is_on(self) -> bool:
-        """Whether some step may be judged, so that wrappers need the hooks for it."""
-        return self._asked > 0 or self._config.judge != "off"
+        """Whether some step may be judged, so that wrappers need the hooks for it.
+
+        A program that has asked once may ask again, so the hooks stay.
+        """
+        return self._was_asked or self._config.judge != "off"
 
     @property
     def tally(self) -> Tally:
@@ -140,21 +144,23 @@ class Judge:
         self._config = config
 
     def after_fork(self) -> None:
-        """Forget the parent's verdicts in a forked child, and the lock, whose owner may not exist there."""
-        self._lock, self._kept = threading.Lock(), _LastStep()
+        """Forget the parent's verdicts in a forked child, and the locks, whose owners may not exist there."""
+        self._asking, self._lock, self._kept = threading.Lock(), threading.Lock(), _LastStep()
 
     @contextmanager
     def asked(self, on_change: Callable[[], None]) -> Iterator[None]:
-        """Judge every call that begins inside; `on_change` puts the hooks into the wrappers, or takes them out."""
+        """Judge every call that begins inside; `on_change` puts the hooks into the wrappers if they are missing."""
+        with self._asking:  # another thread that asks waits for the hooks
+            if not self.is_on:
+                self._was_asked = True
+                on_change()
         with self._lock:
             self._asked += 1
         try:
-            on_change()
             yield
         finally:
             with self._lock:
                 self._asked -= 1
-            on_change()
 
     def begin(self, step: int, plan: FunctionPlan) -> GuardedJudge | None:
         """Return the judge of a call that begins, or None if it is not judged."""
