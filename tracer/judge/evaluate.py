@@ -22,7 +22,6 @@ from stepscope.tracer.judge.record import members_of, node_of
 from stepscope.tracer.judge.stored import StoredValues, Value, written_nodes
 from stepscope.tracer.judge.targets import (
     CannotJudge,
-    decoded,
     doubled,
     function_of,
     is_exact,
@@ -142,8 +141,7 @@ class Run:
 
     def _call(self, name: str, operand: Callable[[str], Any]) -> Any:
         node = self._stored.nodes[name]
-        args = self._decoded(node.args, operand)
-        kwargs = self._decoded(node.kwargs, operand)
+        args, kwargs = self._arguments(name, operand)
         if node.target.startswith("op:prims.inductor_rand"):
             if not args[-2 if "randint" not in node.target else -1].numel() == 1:
                 raise CannotJudge(f"{node.target.removeprefix('op:')} uses the generator of eager code")
@@ -169,8 +167,9 @@ class Run:
             raise CannotJudge(f"the squares that {node.target.removeprefix('op:')} sums exceed the range of float32")
         return self._in_mode(result) if self._mode.double else result
 
-    def _decoded(self, value: Any, operand: Callable[[str], Any]) -> Any:
-        return decoded(value, operand, self._number, self._mode.double)
+    def _arguments(self, name: str, operand: Callable[[str], Any]) -> tuple[Any, Any]:
+        args, kwargs = self._stored.arguments(name, self._mode.double)
+        return args(operand, self._number), kwargs(operand, self._number)
 
     def _mutation(self, step: Step) -> Any:
         mutator = self._stored.mutators[step.value.node][step.value.mutations - 1]
@@ -187,14 +186,15 @@ class Run:
         def operand(name: str) -> Any:
             return self._values[step.needs[name]]
 
-        args = list(self._decoded(node.args, operand))
+        given, kwargs = self._arguments(mutator, operand)
+        args = list(given)
         for position in written_arguments(node.target):
             argument = members_of(node.args)[position]  # type: ignore[index]
             members = members_of(argument)
             names = [node_of(one) for one in (members if members is not None else [argument])]
             views = [self._view(name, copies, step) if name is not None else None for name in names]
             args[position] = views if members is not None else views[0]
-        function_of(node.target)(*args, **self._decoded(node.kwargs, operand))
+        function_of(node.target)(*args, **kwargs)
         return copies
 
     def _view(self, name: str, copies: Mapping[str, Any], step: Step) -> Any:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from functools import cached_property
 from typing import NamedTuple
 
+from stepscope.tracer.judge.arguments import Read, reader_of
 from stepscope.tracer.judge.record import Buffer, GraphRecord, Json, Node, Place, members_of, node_of
 from stepscope.tracer.judge.targets import viewed_argument, written_arguments
 
@@ -36,6 +37,7 @@ class StoredValues:
         """The node whose memory a view shares."""
         self.mutators: dict[str, list[str]] = defaultdict(list)
         """Nodes that write to the memory of a root, in order."""
+        self._readers: dict[tuple[str, bool], tuple[Read, Read]] = {}
         for node in record.nodes:
             for argument in written_nodes(node):
                 found = self.mutators[self.root(argument)]
@@ -61,6 +63,14 @@ class StoredValues:
         is_list = source.target.startswith("op:aten._foreach") and source.target.rpartition(".")[0].endswith("_")
         returns_nothing = bool(written) and ("_foreach" in source.target or is_list)
         return written[arguments[1]] if returns_nothing and arguments[1] < len(written) else None
+
+    def arguments(self, name: str, double: bool) -> tuple[Read, Read]:
+        """Return what reads the positional and the keyword arguments of a node. Raises CannotJudge."""
+        found = self._readers.get((name, double))
+        if found is None:
+            node = self.nodes[name]
+            found = self._readers[name, double] = reader_of(node.args, double), reader_of(node.kwargs, double)
+        return found
 
     def root(self, name: str) -> str:
         while name in self.parent:

@@ -1,4 +1,4 @@
-"""Finds the functions that the nodes of a record name, and decodes the arguments of nodes."""
+"""Finds the functions that the nodes of a record name, and says what is known of them."""
 
 from __future__ import annotations
 
@@ -112,38 +112,6 @@ def _is_seeded(target: str) -> bool:
     import torch
 
     return target.startswith("op:") and torch.Tag.nondeterministic_seeded in getattr(function_of(target), "tags", ())
-
-
-def decoded(value: Json, node: Callable[[str], Any], symbol: Callable[[str], Any], double: bool) -> Any:
-    """Return an argument of a node; with `double`, dtypes of floating point become float64 (complex128)."""
-    if not isinstance(value, Mapping):
-        return value
-    ((kind, inner),) = value.items()
-    if kind == "node":
-        return node(inner)
-    if kind in ("list", "tuple", "slice"):
-        members = (decoded(one, node, symbol, double) for one in inner)
-        return list(members) if kind == "list" else tuple(members) if kind == "tuple" else slice(*members)
-    if kind == "dict":
-        return {name: decoded(one, node, symbol, double) for name, one in inner.items()}
-    if kind == "float":
-        return float.fromhex(inner)
-    if kind == "complex":
-        return complex(*map(float.fromhex, inner))
-    if kind == "symbol":
-        return symbol(inner)
-    return _torchs(kind, inner, double)
-
-
-def _torchs(kind: str, text: str, double: bool) -> Any:
-    import torch
-
-    if kind == "device":
-        return torch.device(text)
-    found = getattr(torch, text, None) if kind in ("dtype", "layout", "memory_format") else None
-    if found is None:
-        raise CannotJudge(f"the argument {text} is of a kind that the judge does not know")
-    return doubled(found) if double and kind == "dtype" else found
 
 
 def doubled(dtype: Any) -> Any:
