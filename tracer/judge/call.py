@@ -95,6 +95,7 @@ class CallJudge:
         """Look at what a launch is about to read, and copy what it may change."""
         plan, position = self._plan.launches[site], self._position
         self._given, self._began, self._unknown, self._read = [], site, set(), {}
+        read: list[tuple[str, str, Any]] = []
         with _undisturbed():
             written = {
                 one.untyped_storage().data_ptr()
@@ -114,12 +115,13 @@ class CallJudge:
                     if self._integrity.is_unchanged(operand.holds, value):
                         self._given[-1] = value
                     continue
-                self._integrity.look(position, operand.variable, operand.holds, value)
+                read.append((operand.variable, operand.holds, value))
                 is_own = operand.holds not in self._parts and operand.holds not in self._plan.inputs
                 if operand.use == "in" and is_own and value.numel():
                     self._read[value.data_ptr()] = operand.variable, operand.holds
                 is_changed = value.untyped_storage().data_ptr() in written and self._wants(plan.kernel)
                 self._given[-1] = copy_if_possible(value) if is_changed else value
+            self._integrity.look(position, read)
 
     def after(self, site: int, values: Sequence[Any]) -> None:
         """Judge what a launch has written."""
@@ -134,10 +136,8 @@ class CallJudge:
                 for one in values:
                     if is_plain(one):
                         self._integrity.wrote_to(one, position)
-                for written in plan.written:
-                    value = member_of(values, written)
-                    if is_plain(value):
-                        self._integrity.written(written.buffer, value, position)
+                made = [(one.buffer, member_of(values, one)) for one in plan.written]
+                self._integrity.written(position, [one for one in made if is_plain(one[1])])
                 why_not = ONE_MEMORY if self._shares_memory(plan, position, values) else None
                 self._judge(plan, position, values, why_not)
                 if any(one.buffer not in self._right for one in plan.written):
@@ -147,15 +147,17 @@ class CallJudge:
 
     def leave(self, values: Sequence[Any]) -> None:
         """Look at what the call returns, which later calls read."""
+        read: list[tuple[str, str, Any]] = []
         with _undisturbed():
             for operand, value in zip(self._plan.results, values, strict=True):
                 if not is_plain(value):
                     continue
                 if operand.holds is not None:
-                    self._integrity.look(None, operand.variable, operand.holds, value)
+                    read.append((operand.variable, operand.holds, value))
                 elif value.numel() and self._sites and not operand.is_open:
                     last = len(self._sites) - 1
                     self.result.unwritten.append(Unwritten(last, self._sites[last], operand.variable, is_result=True))
+            self._integrity.look(None, read)
 
     def finish(self) -> None:
         """Compare what was read with what had been written; no launch waits for this, as the call has ended."""
@@ -210,7 +212,7 @@ class CallJudge:
 
     def _group(self, plan: LaunchPlan, group: Group, position: int, values: Sequence[Any]) -> list[Verdict]:
         judging = Recomputation(self._stored(), group, self._given, self._symbols, values, plan.rounding)
-        found = []
+        found, doubtful = [], self._doubtful(plan)
         for written in group.written:
             assert written.value is not None
             try:
@@ -222,7 +224,6 @@ class CallJudge:
                 if not is_out_of_memory(error):
                     raise
                 comparison, why = None, NO_MEMORY
-            doubtful = self._doubtful(plan)
             if comparison is not None and not comparison.broken and not (group.is_direct and doubtful):
                 self._right.add(written.buffer)
             is_shared = comparison is not None and bool(comparison.broken) and not group.is_direct and bool(doubtful)

@@ -1,6 +1,6 @@
 """Checks that a launch reads what the producer of a buffer wrote, with sums over the bits of the contents.
 
-The sums depend on the order of the elements. They stay on the device until the call ends, so that no launch waits.
+The sums stay on the device until the call ends, so that no launch waits for them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-CHUNK, CPU_CHUNK = 1 << 24, 1 << 14
-"""Numbers of words that are summed at once: by a device, which bounds the memory for their products, and by the CPU,
-whose caches hold them and which starts no other thread for so few."""
-NEXT = 0x85EBCA77C2B2AE3D - (1 << 64)
-"""Odd factor of the sum of the chunks before."""
+from stepscope.tracer.judge.sums import Sums
 
 
 class Contents(NamedTuple):
@@ -61,21 +57,29 @@ class Integrity:
         self._writes: list[tuple[int, int]] = []
         """Launch and address of the memory it wrote to, in order."""
         self._looks: list[_Look] = []
+        self._sums = Sums()
 
-    def written(self, buffer: str, tensor: Any, launch: int | None) -> None:
-        self._known[buffer] = Contents(launch, _form(tensor), bit_sum(tensor))
+    def written(self, launch: int | None, buffers: Sequence[tuple[str, Any]]) -> None:
+        """Remember what buffers hold, each with its tensor, that a launch has written, or that the call got (None)."""
+        sums = self._sums.of([tensor for _, tensor in buffers])
+        for (buffer, tensor), found in zip(buffers, sums, strict=True):
+            self._known[buffer] = Contents(launch, _form(tensor), found)
 
     def wrote_to(self, tensor: Any, launch: int) -> None:
         self._writes.append((launch, tensor.untyped_storage().data_ptr()))
 
-    def look(self, launch: int | None, variable: str, buffer: str, tensor: Any) -> None:
-        """Remember what a buffer holds that a launch is about to read, or that the call returns (None)."""
-        before = self._known.get(buffer)
-        if before is None:
-            self.written(buffer, tensor, None)
-        elif before.form == _form(tensor):
-            address = tensor.untyped_storage().data_ptr()
-            self._looks.append(_Look(launch, variable, buffer, before, bit_sum(tensor), address, len(self._writes)))
+    def look(self, launch: int | None, read: Sequence[tuple[str, str, Any]]) -> None:
+        """Remember what buffers hold that a launch is about to read, or that the call returns (None).
+
+        Each has its variable, its name and its tensor.
+        """
+        known = [one for one in read if one[1] in self._known]
+        self.written(None, [(buffer, tensor) for _, buffer, tensor in read if buffer not in self._known])
+        known = [one for one in known if self._known[one[1]].form == _form(one[2])]
+        sums = self._sums.of([tensor for _, _, tensor in known])
+        for (variable, buffer, tensor), found in zip(known, sums, strict=True):
+            address, before = tensor.untyped_storage().data_ptr(), self._known[buffer]
+            self._looks.append(_Look(launch, variable, buffer, before, found, address, len(self._writes)))
 
     def changes(self) -> Iterator[tuple[int | None, Change]]:
         """Yield the changed buffers with the launches that read them (None for results), and forget the rest.
@@ -109,7 +113,7 @@ class Integrity:
 
     def is_unchanged(self, buffer: str, tensor: Any) -> bool:
         before = self._known.get(buffer)
-        return before is None or before.form != _form(tensor) or bool(before.sum == bit_sum(tensor))
+        return before is None or before.form != _form(tensor) or bool(before.sum == self._sums.of([tensor])[0])
 
 
 def _form(tensor: Any) -> tuple[object, ...]:
@@ -129,32 +133,3 @@ def _are_equal(before: Sequence[Any], after: Sequence[Any]) -> list[bool]:
             for n, is_same in zip(places, same.tolist(), strict=True):
                 found[n] = is_same
     return found
-
-
-def bit_sum(tensor: Any) -> Any:
-    """Return a sum modulo 2^64 over the contents' bits, weighted by their positions, in a tensor of one element.
-
-    The weights are the odd numbers, so that each word that changes, and two that change places, change the sum.
-    """
-    import torch
-
-    if tensor.numel() == 0:
-        return torch.zeros((), dtype=torch.int64, device=tensor.device)
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor.resolve_conj())
-    flat = tensor.reshape(-1)
-    if not flat.is_contiguous():  # one dimension with a stride is a view, whose words cannot be seen
-        flat = flat.contiguous()
-    size = flat.element_size()
-    if flat.dtype == torch.bool:
-        words = flat.view(torch.uint8)
-    else:
-        is_whole = flat.numel() * size % 4 == 0 and flat.storage_offset() * size % 4 == 0
-        words = flat.view(torch.int32 if is_whole else {1: torch.int8, 2: torch.int16}[size])
-    total = None
-    most = CHUNK if words.is_cuda else CPU_CHUNK
-    for chunk in words.split(most) if words.numel() > most else (words,):
-        weights = torch.arange(1, 2 * chunk.numel(), 2, device=chunk.device)
-        found = weights.mul_(chunk).sum()
-        total = found if total is None else torch.add(found, total, alpha=NEXT)
-    return total

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import stepscope
+from stepscope.tracer.judge.sums import Sums
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.store.open import open_trace
 from tests.judge.reading import judged_in
@@ -155,11 +156,11 @@ def test_too_little_memory_to_follow_the_buffers_is_said_and_changes_nothing(
         assert weight.grad is not None
         return [loss.detach(), weight.grad, torch.get_rng_state()]
 
-    def exhausted(tensor: Tensor) -> Tensor:
+    def exhausted(sums: Sums, tensors: list[Tensor]) -> list[Tensor]:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1024.00 GiB.")
 
     alone = step()
-    monkeypatch.setattr("stepscope.tracer.judge.integrity.bit_sum", exhausted)
+    monkeypatch.setattr(Sums, "of", exhausted)
     with stepscope.trace(tmp_path, judge="first"):
         judged = step()
     assert all(torch.equal(one, other) for one, other in zip(alone, judged, strict=True))
