@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -114,9 +114,13 @@ def without_modes() -> Iterator[None]:
     Torch function modes, subclasses and autograd are disabled as well.
     """
     import torch
+    from torch import _ops
     from torch.utils import _python_dispatch
 
-    with torch._C.DisableTorchFunction(), torch.no_grad(), _python_dispatch._disable_current_modes():
+    count: Any = _ops._len_torch_dispatch_stack_pre_dispatch
+    has_modes = torch._C._len_torch_dispatch_stack() or count()
+    modes = _python_dispatch._disable_current_modes() if has_modes else nullcontext()
+    with torch._C.DisableTorchFunction(), torch.no_grad(), modes:
         yield
 
 
@@ -125,10 +129,13 @@ def without_autocast() -> Iterator[None]:
     """Run operations in the dtypes that they are given, whatever the program's autocast says."""
     import torch
 
+    devices = [one for one in ("cpu", "cuda") if torch.is_autocast_enabled(one)]
+    if not devices:
+        yield
+        return
     with ExitStack() as stack:
-        for device in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
+        for device in devices:
+            stack.enter_context(torch.autocast(device, enabled=False))
         yield
 
 

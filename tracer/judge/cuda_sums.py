@@ -62,7 +62,7 @@ class CudaSums:
         self._launcher = _launchers[device]
 
     def of(self, tensors: Sequence[Any]) -> list[Any]:
-        """Return the sum of each tensor, which is contiguous and consists of words of 4 bytes, on the current stream."""
+        """Return the sums of contiguous tensors, which consist of words of 4 bytes, on the current stream."""
         if torch.cuda.current_device() != self._device:
             with torch.cuda.device(self._device):
                 return self.of(tensors)

@@ -24,47 +24,56 @@ ONCE, MEAN, ROUNDED = 1.0, 0.6, 2.0
 FLOAT32_SPACING = 2.0**-23
 
 
-def differs(compiled: Any, eager: Any, double: Any, others: Callable[[], Sequence[Any]]) -> rule.Comparison | None:
-    """Return how a buffer breaks the rule, or None if it does not, is of a finer dtype, or has NaN or infinities.
+def compare(compiled: Any, eager: Any, double: Any, others: Callable[[], Sequence[Any]]) -> rule.Comparison | None:
+    """Return the comparison with float64, or None where the wider rule has to decide.
 
-    `eager` is only shown; `others` returns s and is called only if r alone does not suffice.
+    That is in finer dtypes, if values are NaN or infinite, and if eager code is off. `others` returns s, and is called
+    only if r alone does not suffice.
     """
     import torch
 
     unit = float(torch.finfo(compiled.dtype).eps) if compiled.is_floating_point() else 0.0
-    if unit < rule.LOW_PRECISION or not compiled.numel() or _broken(compiled, eager, double, (), unit) is None:
+    if unit < rule.LOW_PRECISION or not compiled.numel():
         return None
-    return _broken(compiled, eager, double, others(), unit)
+    found = _measured(compiled, eager, double, (), unit)
+    if found is None or not found.broken:
+        return found
+    return _measured(compiled, eager, double, others(), unit)
 
 
-def _broken(compiled: Any, eager: Any, double: Any, others: Sequence[Any], unit: float) -> rule.Comparison | None:
+def _measured(compiled: Any, eager: Any, double: Any, others: Sequence[Any], unit: float) -> rule.Comparison | None:
     import torch
 
-    c, r, count = compiled.double(), double.double(), compiled.numel()
-    error, size, explained = c - r, r.abs(), torch.zeros_like(r)
-    shares = [(error * r).sum(), ((r.to(compiled.dtype).double() - r) * r).sum()]
+    r, count, tiny = double.double(), compiled.numel(), float(torch.finfo(compiled.dtype).tiny)
+    error = compiled - r
+    absolute, size = error.abs(), r.abs()
+    explained = None
+    shares = [(error * r).sum(), ((r.to(compiled.dtype) - r) * r).sum()]
     for one in others:
         difference = one.double() - r
-        explained = torch.maximum(explained, difference.abs())
+        explained = difference.abs() if explained is None else torch.maximum(explained, difference.abs())
         shares.append((difference * r).sum().abs())
-    in_float32 = (rule.row_maximum(explained) + size * FLOAT32_SPACING).mul_(rule.ELEMENT)
-    tiny = float(torch.finfo(compiled.dtype).tiny)
-    allowed = in_float32 + size * (ONCE * unit) + tiny
-    ratios = error.abs() / allowed
-    norms = [torch.linalg.vector_norm(one) for one in (error, explained, r)]
-    numbers = torch.stack([ratios.amax(), *norms, *shares]).tolist()
+    allowed = size * (ONCE * unit + rule.ELEMENT * FLOAT32_SPACING) + tiny
+    if explained is not None:
+        allowed += rule.row_maximum(explained) * rule.ELEMENT
+    ratios = absolute / allowed
+    off = (eager - r).abs() / (rule.row_maximum(absolute) + rule.row_maximum(size) * unit + tiny)
+    norms = [torch.linalg.vector_norm(one) for one in (error, r, explained) if one is not None]
+    numbers = torch.stack([ratios.amax(), off.amax(), *shares, *norms]).tolist()
     if not isfinite(sum(numbers)):
         return None
-    element, of_c, of_explained, of_r, *products = numbers
+    of_explained = 0.0 if explained is None else numbers.pop()
+    element, eager_off, *products, of_c, of_r = numbers
     share, rounded, *moved = (abs(one) / (of_r * of_r + 1e-300) for one in products)
     coarse = max(unit * of_r, tiny * unit * sqrt(count))
     mean = of_c / (rule.MEAN * of_explained + MEAN * coarse) if count >= rule.FEWEST else 0.0
     independent = coarse / ((of_r + 1e-300) * sqrt(count))
     bias = share / (ROUNDED * (rounded + independent) + rule.BIAS_LOW * max(moved, default=0.0))
     broken = tuple(name for name, one in (("element", element), ("mean", mean), ("bias", bias)) if one > 1.0)
+    of_limit, how = max(element, mean, bias), "moved" if others else "float64"
     if not broken:
-        return None
+        return None if eager_off > rule.EAGER_OFF else rule.Comparison(how, of_limit)
     worst = int(ratios.flatten().argmax())
     at, bad = rule.position(worst, compiled.shape), int((ratios > 1.0).sum())
-    c_at, e_at, r_at, limit = (float(one.expand_as(c).flatten()[worst]) for one in (compiled, eager, double, allowed))
-    return rule.Comparison("moved", max(element, mean, bias), broken, at, c_at, e_at, r_at, limit, bad)
+    c_at, e_at, r_at, limit = (float(one.flatten()[worst]) for one in (compiled, eager, double, allowed))
+    return rule.Comparison(how, of_limit, broken, at, c_at, e_at, r_at, limit, bad)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from stepscope.tracer.judge import once, rule
@@ -45,15 +46,36 @@ class Recomputation:
         self._after = after
         self._done: dict[str, Mapping[Value, Any] | str] = {}
         """Values by mode, or why there are none; an exception would hold its frames, and they the program's tensors."""
-        targets = {one.value.node for one in group.written if one.value is not None}
-        spacings = {name: spacing_of(stored.nodes[name].dtype) for name in {*group.fragment.nodes(), *targets}}
-        self._spacing = max(spacings.values(), default=0.0)
-        between = [one for name, one in spacings.items() if name not in targets and one > 0.0]
-        self._distance = max(between, default=self._spacing) / 2
+        self._rounds = rounding
+
+    @cached_property
+    def _spacings(self) -> dict[str, float]:
+        """The spacings of what is computed, by node."""
+        nodes = self._stored.nodes
+        return {name: spacing_of(nodes[name].dtype) for name in {*self._group.fragment.nodes(), *self._targets}}
+
+    @cached_property
+    def _targets(self) -> set[str]:
+        return {one.value.node for one in self._group.written if one.value is not None}
+
+    @cached_property
+    def _spacing(self) -> float:
+        return max(self._spacings.values(), default=0.0)
+
+    @cached_property
+    def _distance(self) -> float:
         """How far inputs are moved: rounding in between is that of the values in between, not of inputs and results."""
-        self._rounding: Rounding = rounding if self._spacing > once.FLOAT32_SPACING else "anywhere"
-        self._is_exact = all(is_exact(stored.nodes[name].target) for name in group.fragment.nodes())
+        between = [one for name, one in self._spacings.items() if name not in self._targets and one > 0.0]
+        return max(between, default=self._spacing) / 2
+
+    @property
+    def _rounding(self) -> Rounding:
+        return self._rounds if self._spacing > once.FLOAT32_SPACING else "anywhere"
+
+    @cached_property
+    def _is_exact(self) -> bool:
         """Whether no value in between is rounded, so that moved inputs tell nothing."""
+        return all(is_exact(self._stored.nodes[name].target) for name in self._group.fragment.nodes())
 
     def comparison(self, written: Written) -> rule.Comparison:
         """Compare one buffer. Raises CannotJudge."""
@@ -69,9 +91,9 @@ class Recomputation:
         eager = eager.to(compiled.dtype)
         if rule.equal(compiled, eager):
             return rule.Comparison("equal")
-        found = rule.near(compiled, eager, self._spacing) or self._by_double(compiled, eager, written.value)
-        if not found.broken and self._rounding == "stored":
-            found = self._rounded_once(compiled, eager, written.value) or found
+        found = self._rounded_once(compiled, eager, written.value) if self._rounding == "stored" else None
+        if found is None:
+            found = rule.near(compiled, eager, self._spacing) or self._by_double(compiled, eager, written.value)
         if found.broken and any(self._is_no_truth(leaf) for leaf in self._group.leaves):
             raise CannotJudge(
                 "it follows from truth values that are neither 0 nor 1, which compiled code may read as either"
@@ -94,10 +116,10 @@ class Recomputation:
         return rule.compare(compiled, eager, double, moved, self._spacing, in_order)
 
     def _rounded_once(self, compiled: Any, eager: Any, value: Value) -> rule.Comparison | None:
-        """Return in what a buffer differs from float64 by more than the rounding of what the launch stores, or None."""
+        """Compare a buffer with float64 by the narrower rule; None where the wider one has to decide."""
         try:
             double = self._target("double", DOUBLE, value)
-            return once.differs(compiled, eager, double, lambda: list(self._once(value)))
+            return once.compare(compiled, eager, double, lambda: list(self._once(value)))
         except CannotJudge:
             return None
 
@@ -159,6 +181,8 @@ class Recomputation:
 
     def _part(self, tensor: Any, place: Place) -> Any:
         """Return the part of a buffer that a place describes; sizes that are not known are those of the buffer."""
+        if place.offset == 0 and place.size == list(tensor.shape) and place.stride == list(tensor.stride()):
+            return tensor
         offset = int(number_of(place.offset, self._symbols))
         try:
             size = [int(number_of(one, self._symbols)) for one in place.size]

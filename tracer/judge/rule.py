@@ -86,11 +86,10 @@ def near(compiled: Any, eager: Any, spacing: float) -> Comparison | None:
         return None
     most, most_bias = (ELEMENT, BIAS) if spacing < LOW_PRECISION else (ELEMENT_LOW, BIAS_LOW)
     unit = float(torch.finfo(compiled.dtype).eps)
-    c, e = compiled.double(), eager.double()
-    difference = c - e
-    excess = (difference.abs() - e.abs().mul_((most - 1.0) * unit)).amax()
-    norms = [torch.linalg.vector_norm(one) for one in (difference, e)]
-    found = torch.stack([excess, *norms, (difference * e).sum()]).tolist()
+    difference = compiled.double() - eager
+    excess = torch.add(difference.abs(), eager.abs(), alpha=(1.0 - most) * unit).amax()
+    norms = [torch.linalg.vector_norm(one, dtype=torch.float64) for one in (difference, eager)]
+    found = torch.stack([excess, *norms, (difference * eager).sum()]).tolist()
     largest, norm, of_e, product = found
     explained, share = unit * of_e, abs(product) / (of_e * of_e + 1e-300)
     if not isfinite(sum(found)) or largest > 0.0:  # NaN and infinity are not near

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stepscope.tracer.judge.once import differs
+from stepscope.tracer.judge.once import compare
 from stepscope.tracer.judge.rounding import roundings_of
 from stepscope.tracer.judge.rule import Comparison
 
@@ -21,7 +21,9 @@ def values(*size: int) -> Tensor:
 
 
 def verdict(compiled: Tensor, double: Tensor, others: Sequence[Tensor] = ()) -> Comparison | None:
-    return differs(compiled, compiled, double, lambda: others)
+    """Return the comparison if it breaks the rule, with eager code that computes what compiled code does."""
+    found = compare(compiled, compiled, double, lambda: others)
+    return found if found is not None and found.broken else None
 
 
 @pytest.mark.parametrize("dtype", LOW)
@@ -71,6 +73,18 @@ def test_finer_dtypes_and_values_that_are_not_finite_are_left_to_the_other_rule(
     assert verdict(exact.float() * 2, exact) is None
     assert verdict(torch.full((64,), torch.inf, dtype=torch.float16), exact) is None
     assert verdict(torch.zeros(0, dtype=torch.bfloat16), torch.zeros(0, dtype=torch.float64)) is None
+
+
+@pytest.mark.parametrize("dtype", LOW)
+def test_what_the_rule_allows_is_fine_by_it_alone_unless_eager_code_is_off(dtype: torch.dtype) -> None:
+    exact = values(64, 48)
+    compiled = exact.to(dtype)
+    found = compare(compiled, (exact * 1.01).to(dtype), exact, list)
+    assert found is not None
+    assert (found.how, found.broken) == ("float64", ())
+    assert 0 < found.of_limit <= 1
+    assert compare(compiled, exact.to(dtype) + 100, exact, list) is None
+    assert compare(compiled, torch.full_like(compiled, torch.inf), exact, list) is None
 
 
 def wrapper(name: str, body: str) -> ast.Module:
