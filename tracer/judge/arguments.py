@@ -19,6 +19,16 @@ _MADE: dict[str, Callable[[list[str], list[Any]], Any]] = {
 }
 
 
+def rounded(argument: Json, dtype: str) -> Json:
+    """Return an argument, rounded to a dtype if it is a number."""
+    import torch
+
+    value = float.fromhex(argument["float"]) if isinstance(argument, dict) and "float" in argument else argument
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return argument
+    return {"float": float(torch.tensor(value, dtype=torch.float64).to(getattr(torch, dtype))).hex()}
+
+
 def reader_of(argument: Json, double: bool) -> Read:
     """Return what reads an argument; with `double`, dtypes of floating point become float64 (complex128).
 

@@ -211,7 +211,7 @@ class CallJudge:
             self.result.not_judged[reasons[0]] += 1
 
     def _group(self, plan: LaunchPlan, group: Group, position: int, values: Sequence[Any]) -> list[Verdict]:
-        judging = Recomputation(self._stored(), group, self._given, self._symbols, values, plan.rounding)
+        judging = Recomputation(self._stored(), plan, group, self._given, self._symbols, values)
         found, doubtful = [], self._doubtful(plan)
         for written in group.written:
             assert written.value is not None

@@ -49,11 +49,15 @@ class Mode:
     """None to use inputs as they are."""
     distance: float = 0.0
     between: float = 0.0
-    """Multiple of half a spacing of its dtype by which each value is moved that is rounded in between."""
+    """Multiple of half a spacing by which each value is moved that is rounded in between."""
+    unit: float = 0.0
+    """That spacing at 1; 0 for the one of the value's dtype."""
     stored: Mapping[Value, Any] = field(default_factory=dict)
     """Values that later steps read as if they had been rounded to a dtype."""
     in_order: bool = False
     """Whether sums and means are those of plain loops."""
+    rounds_numbers: bool = False
+    """Whether numbers are rounded to the dtype of the tensors that they are compared with or chosen instead of."""
 
 
 SAME = Mode()
@@ -128,7 +132,7 @@ class Run:
         node = self._stored.nodes[step.value.node]
         if not self._mode.between or step.kind not in ("call", "mutation") or is_exact(node.target):
             return result
-        return self._moved(result, spacing_of(node.dtype) / 2 * self._mode.between)
+        return self._moved(result, (self._mode.unit or spacing_of(node.dtype)) / 2 * self._mode.between)
 
     def _in_mode(self, value: Any) -> Any:
         if not self._mode.double or not hasattr(value, "dtype"):
@@ -168,7 +172,7 @@ class Run:
         return self._in_mode(result) if self._mode.double else result
 
     def _arguments(self, name: str, operand: Callable[[str], Any]) -> tuple[Any, Any]:
-        args, kwargs = self._stored.arguments(name, self._mode.double)
+        args, kwargs = self._stored.arguments(name, self._mode.double, self._mode.rounds_numbers)
         return args(operand, self._number), kwargs(operand, self._number)
 
     def _mutation(self, step: Step) -> Any:

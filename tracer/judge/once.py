@@ -2,7 +2,7 @@
 
 Eager code rounds the result of each operator. So what its errors explain hides a wrong factor of 1 + 2^-7, or a small
 term that is wrong. With c the compiled value, r the one in float64, u the spacing of the dtype at 1, and s those in
-float64 with rounded stores, and with inputs moved by half a unit of float32:
+float64 with rounded stores, and with inputs and values in between moved by half a unit of float32:
 
 - element: |c - r| may be ONCE times u |r|, and `rule.ELEMENT` times what s explains in the element's row;
 - mean: its root of the mean square may be MEAN times u times that of r, and `rule.MEAN` times what s explains;

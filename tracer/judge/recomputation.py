@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 from stepscope.tracer.judge import once, rule
@@ -11,7 +11,7 @@ from stepscope.tracer.judge.evaluate import DOUBLE, IN_ORDER, SAME, Mode, Move, 
 from stepscope.tracer.judge.expressions import number_of
 from stepscope.tracer.judge.in_order import is_loop
 from stepscope.tracer.judge.memory import NO_MEMORY, is_out_of_memory
-from stepscope.tracer.judge.plan import Group, Written
+from stepscope.tracer.judge.plan import Group, LaunchPlan, Written
 from stepscope.tracer.judge.record import Place
 from stepscope.tracer.judge.rounding import Rounding
 from stepscope.tracer.judge.stored import StoredValues, Value
@@ -36,17 +36,16 @@ class Recomputation:
     def __init__(
         self,
         stored: StoredValues,
+        launch: LaunchPlan,
         group: Group,
         given: Sequence[Any],
         symbols: Mapping[str, int | float],
         after: Sequence[Any],
-        rounding: Rounding = "anywhere",
     ) -> None:
-        self._stored, self._group, self._given, self._symbols = stored, group, given, symbols
+        self._stored, self._launch, self._group, self._given, self._symbols = stored, launch, group, given, symbols
         self._after = after
         self._done: dict[str, Mapping[Value, Any] | str] = {}
         """Values by mode, or why there are none; an exception would hold its frames, and they the program's tensors."""
-        self._rounds = rounding
 
     @cached_property
     def _spacings(self) -> dict[str, float]:
@@ -70,7 +69,7 @@ class Recomputation:
 
     @property
     def _rounding(self) -> Rounding:
-        return self._rounds if self._spacing > once.FLOAT32_SPACING else "anywhere"
+        return self._launch.rounding if self._spacing > once.FLOAT32_SPACING else "anywhere"
 
     @cached_property
     def _is_exact(self) -> bool:
@@ -117,19 +116,29 @@ class Recomputation:
 
     def _rounded_once(self, compiled: Any, eager: Any, value: Value) -> rule.Comparison | None:
         """Compare a buffer with float64 by the narrower rule; None where the wider one has to decide."""
+        found = None
         try:
-            double = self._target("double", DOUBLE, value)
-            return once.compare(compiled, eager, double, lambda: list(self._once(value)))
+            for rounds in (False, True):  # generated code may do either
+                double = self._target(f"double{' rounded' * rounds}", Mode(double=True, rounds_numbers=rounds), value)
+                others = partial(self._once, value, rounds)
+                compared = once.compare(compiled, eager, double, others)
+                if compared is None or not compared.broken:
+                    return compared
+                found = found or compared
         except CannotJudge:
             return None
+        return found
 
-    def _once(self, value: Value) -> Iterator[Any]:
-        """Yield float64 values with rounded stores, and with inputs moved by what float32 rounds."""
-        stored = {one.value: member_of(self._after, one).dtype for one in self._group.written if one.value is not None}
-        yield self._target("stored", Mode(double=True, stored=stored), value)
+    def _once(self, value: Value, rounds: bool) -> list[Any]:
+        """Return float64 values with rounded stores, and moved by what float32 rounds."""
+        stored = {one.value: member_of(self._after, one).dtype for one in self._launch.written if one.value is not None}
+        mode = Mode(double=True, stored=stored, rounds_numbers=rounds)
+        found = [self._target(f"stored {rounds}", mode, value)]
         for number, (move, times) in enumerate(MOVES[: rule.FEW]):
-            mode = Mode(double=True, move=move, distance=once.FLOAT32_SPACING / 2 * times)
-            yield self._target(f"moved once {number}", mode, value)
+            distance = once.FLOAT32_SPACING / 2 * times
+            mode = Mode(True, move, distance, times, unit=once.FLOAT32_SPACING, rounds_numbers=rounds)
+            found.append(self._target(f"moved once {number} {rounds}", mode, value))
+        return found
 
     def _moved(self, value: Value, count: int) -> list[Any]:
         if not self._spacing or self._is_exact:

@@ -11,10 +11,11 @@ from collections import defaultdict
 from functools import cached_property
 from typing import NamedTuple
 
-from stepscope.tracer.judge.arguments import Read, reader_of
-from stepscope.tracer.judge.record import Buffer, GraphRecord, Json, Node, Place, members_of, node_of
-from stepscope.tracer.judge.targets import viewed_argument, written_arguments
+from stepscope.tracer.judge.arguments import Read, reader_of, rounded
+from stepscope.tracer.judge.record import Buffer, GraphRecord, Json, Node, Place, members_of, node_of, nodes_in
+from stepscope.tracer.judge.targets import chooses, schema_of, viewed_argument, written_arguments
 
+LOW = ("bfloat16", "float16")
 GETITEM = "function:operator.getitem"
 REPLACED = ("Fallback", "MutationOutput")
 NO_VALUE = ("aten.empty", "aten.new_empty", "aten.empty_strided", "aten.new_empty_strided", "aten.empty_like")
@@ -37,7 +38,7 @@ class StoredValues:
         """The node whose memory a view shares."""
         self.mutators: dict[str, list[str]] = defaultdict(list)
         """Nodes that write to the memory of a root, in order."""
-        self._readers: dict[tuple[str, bool], tuple[Read, Read]] = {}
+        self._readers: dict[tuple[str, bool, bool], tuple[Read, Read]] = {}
         for node in record.nodes:
             for argument in written_nodes(node):
                 found = self.mutators[self.root(argument)]
@@ -64,13 +65,33 @@ class StoredValues:
         returns_nothing = bool(written) and ("_foreach" in source.target or is_list)
         return written[arguments[1]] if returns_nothing and arguments[1] < len(written) else None
 
-    def arguments(self, name: str, double: bool) -> tuple[Read, Read]:
-        """Return what reads the positional and the keyword arguments of a node. Raises CannotJudge."""
-        found = self._readers.get((name, double))
+    def arguments(self, name: str, double: bool, rounds: bool = False) -> tuple[Read, Read]:
+        """Return what reads the positional and the keyword arguments of a node. Raises CannotJudge.
+
+        With `rounds`, numbers that tensors are compared with, or that are chosen instead of theirs, are rounded to the
+        dtype of the tensors, as in eager code.
+        """
+        found = self._readers.get((name, double, rounds))
         if found is None:
             node = self.nodes[name]
-            found = self._readers[name, double] = reader_of(node.args, double), reader_of(node.kwargs, double)
+            args, kwargs = self._rounded_numbers(node) if rounds else (node.args, node.kwargs)
+            found = self._readers[name, double, rounds] = reader_of(args, double), reader_of(kwargs, double)
         return found
+
+    def _rounded_numbers(self, node: Node) -> tuple[Json, Json]:
+        """Return the arguments of a node with those numbers rounded that its operator takes as such, or as a tensor."""
+        dtypes = [self.nodes[one].dtype for one in nodes_in(node.args) if one in self.nodes]
+        dtype = next((one for one in [*dtypes, node.dtype] if one in LOW), None)
+        schema = schema_of(node.target)
+        members = members_of(node.args)
+        if dtype is None or schema is None or members is None or not chooses(node.target):
+            return node.args, node.kwargs
+        numbers = [str(one.type) in ("number", "Optional[number]", "Tensor") for one in schema.arguments]
+        names = {one.name for one, is_number in zip(schema.arguments, numbers, strict=True) if is_number}
+        args = [rounded(one, dtype) if is_number else one for one, is_number in zip(members, numbers, strict=False)]
+        given = (node.kwargs or {}).get("dict", {})
+        kwargs = {name: rounded(one, dtype) if name in names else one for name, one in given.items()}
+        return {"tuple": args}, {"dict": kwargs}
 
     def root(self, name: str) -> str:
         while name in self.parent:

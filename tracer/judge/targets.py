@@ -63,6 +63,11 @@ def is_exact(target: str) -> bool:
     return target == "function:operator.getitem" or (namespace in ("aten", "prims") and rest.partition(".")[0] in EXACT)
 
 
+def chooses(target: str) -> bool:
+    """Return whether an operator compares numbers or chooses among them, so that it does so in their own dtype."""
+    return is_exact(target) or target.startswith("op:aten.clamp")
+
+
 @cache
 def schema_of(target: str) -> Any:
     """Return the schema of an operator, or None for other functions and for unknown operators."""

@@ -111,8 +111,45 @@ def test_the_source_of_a_triton_kernel_says_where_it_rounds(line: str, rounding:
     assert roundings_of(wrapper("triton_poi_fused_0", f"{line}\n{STORE}")) == {"triton_poi_fused_0": rounding}
 
 
+def test_a_triton_kernel_that_replaces_what_it_has_read_again_rounds_in_between() -> None:
+    once = [LOAD, STORE]
+    again = [*once, *(line.replace("in_ptr0", "out_ptr0") for line in once)]
+    for lines, rounding in ((once, "stored"), (again[:-1], "stored"), (again, "between")):
+        assert roundings_of(wrapper("triton_red_fused_0", "\n".join(lines))) == {"triton_red_fused_0": rounding}
+
+
+CPP_LOAD = """
+auto tmp0 = at::vec::Vectorized<at::BFloat16>::loadu(in_ptr0 + static_cast<int64_t>(x0), static_cast<int64_t>(16));
+auto tmp1 = at::vec::convert<float>(tmp0);
+auto tmp2 = tmp1 + tmp1;
+"""
+CPP_STORE = """
+auto tmp3 = at::vec::convert<at::BFloat16>(tmp2);
+tmp3.store(out_ptr0 + static_cast<int64_t>(x0), static_cast<int64_t>(16));
+"""
+IN_PLACE = (CPP_LOAD + CPP_STORE).replace("in_ptr0", "out_ptr0")
+
+
+@pytest.mark.parametrize(
+    ("body", "rounding"),
+    [
+        (CPP_LOAD + CPP_STORE, "stored"),
+        ("auto tmp2 = static_cast<float>(0.5);" + CPP_STORE.replace("tmp3.store(", "out_ptr0[0] = tmp3; //"), "stored"),
+        (CPP_LOAD + CPP_STORE + "auto tmp4 = at::vec::convert<float>(tmp3);", "between"),
+        (CPP_LOAD.replace("convert<float>(tmp0)", "(tmp0)") + CPP_STORE, "between"),
+        ("auto tmp0 = in_ptr0[x0];\nauto tmp1 = tmp0 + tmp0;" + CPP_STORE, "between"),
+        (CPP_LOAD + CPP_STORE + "atomic_add(&out_ptr0[0], tmp2);", "between"),
+        (f"{IN_PLACE}{IN_PLACE}", "between"),  # what has been rounded first is no result
+        (f"auto out_ptr1 = out_ptr0;{IN_PLACE}{IN_PLACE.replace('out_ptr0', 'out_ptr1')}", "between"),
+        (f"if(C10_LIKELY(x0 < 16))\n{{{IN_PLACE}}}\nif(C10_UNLIKELY(x0 >= 16))\n{{{IN_PLACE}}}\n", "stored"),
+        (f"{CPP_LOAD}{CPP_STORE}{CPP_LOAD.replace('in_ptr0', 'out_ptr0')}", "stored"),
+    ],
+)
+def test_the_source_of_a_cpp_kernel_says_where_it_rounds(body: str, rounding: str) -> None:
+    source = f'extern "C" void kernel(const at::BFloat16* in_ptr0,\n at::BFloat16* out_ptr0)\n{{\n{body}\n}}'
+    tree = ast.parse(f"cpp_fused_add_0 = async_compile.cpp_pybinding(['at::BFloat16*'], {source!r})")
+    assert roundings_of(tree) == {"cpp_fused_add_0": rounding}
+
+
 def test_other_kernels() -> None:
-    assert roundings_of(ast.parse("cpp_fused_add_0 = async_compile.cpp_pybinding(['float*'], '...')")) == {
-        "cpp_fused_add_0": "between"
-    }
     assert roundings_of(wrapper("triton_tem_fused_mm_0", LOAD)) == {}

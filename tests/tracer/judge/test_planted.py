@@ -14,6 +14,7 @@ from torch._higher_order_ops.while_loop import while_loop
 from torch._inductor import config
 
 import stepscope
+from tests.judge.faults import wrappers
 from tests.judge.reading import Judged, judged_in
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -62,6 +63,34 @@ def test_statistics_of_nearly_equal_numbers_are_no_error(is_faulty: bool, tmp_pa
     assert {"relu" in name for name in kernels(found)} == ({True} if is_faulty else set())
     assert found.judged == found.launches
     assert is_faulty or "in_order" in {how for _, how in found.verdicts()}
+
+
+def bounded(x: Tensor, weight: Tensor) -> Tensor:
+    return torch.tanh(x * weight) + x
+
+
+def test_a_factor_of_one_spacing_of_bfloat16_is_named(tmp_path: Path) -> None:
+    """The loop rounds only what it stores, so that an error of one rounding more is one."""
+    torch._dynamo.reset()
+    before = set(wrappers())
+    x, weight = torch.randn(64, 48).bfloat16(), torch.randn(48).bfloat16()
+    with torch.no_grad(), stepscope.trace(tmp_path, judge="every:1"):
+        compiled: Any = torch.compile(bounded)
+        compiled(x, weight)
+        stepscope.step()
+        (module,) = [module for path, module in wrappers().items() if path not in before]
+        (kernel,) = [name for name in vars(module) if name.startswith("cpp_fused")]
+        original = getattr(module, kernel)
+
+        def scaled(*tensors: Tensor) -> None:
+            original(*tensors)
+            tensors[-1].mul_(1 + 2**-7)
+
+        setattr(module, kernel, scaled)
+        compiled(x, weight)
+    found = judged_in(tmp_path)
+    assert not found.of_step(0).wrong()
+    assert kernels(found.of_step(1)) == {kernel}
 
 
 @pytest.mark.parametrize("is_faulty", [False, True])
