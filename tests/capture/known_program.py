@@ -167,8 +167,8 @@ def unwritten_result(is_sick: bool) -> None:
     @torch.compile
     def filled(x: Tensor) -> tuple[Tensor, Tensor]:
         copy = torch.empty_like(x)
-        write(x, copy)
-        return copy, x + 1
+        write(x, copy.view(4, 5))
+        return copy.flatten().unsqueeze(0), x + 1
 
     filled(torch.randn(4, 5))
 

@@ -93,7 +93,7 @@ def test_a_result_that_nothing_writes_is_named_with_the_operator_that_was_to_wri
 ) -> None:
     unwritten = the_one(sick, "unwritten_result", "known_program.secretly_filled (known_program.py:")
     assert unwritten["title"].startswith("copy is returned although nothing has written it: ")
-    assert unwritten["source"]["code"] == "write(x, copy)"
+    assert unwritten["source"]["code"] == "write(x, copy.view(4, 5))"
     assert unwritten["severity"] == "critical"
 
 

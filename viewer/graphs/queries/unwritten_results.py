@@ -42,6 +42,10 @@ _PARTS = """
 _OWN_OPERATOR = re.compile(r"\btorch\.ops\.((?!aten\.|prims\.|prim\.|higher_order\.)\w+\.\w+)")
 _WRITES = re.compile(r"torch\.ops\.(?!aten\.|prims\.|prim\.|higher_order\.)\w+\.|.*triton_kernel|.*\w_$")
 """Calls that may write into a tensor that they are given."""
+_VIEWS = re.compile(
+    "contiguous|detach|expand|flatten|movedim|narrow|permute|reshape|select|squeeze|t|transpose|unflatten|unsqueeze"
+    "|view|view_as"
+)
 
 
 _Told = tuple[str, str | None, SourceLine | None]
@@ -64,7 +68,7 @@ class UnwrittenResult:
     launch: int | None
     """The first launch of that call; None if it has none."""
     name: str
-    """The variable that holds it in Dynamo's graph."""
+    """The variable that holds it, or of which it is a view, in Dynamo's graph."""
     given_to: str | None
     """The operator to which the program gives it to be written, such as ``torch.ops.mine.fill``; None if there is none.
     """
@@ -131,19 +135,39 @@ def _of_dynamo(text: str, place: int) -> _Told | None:
         return None
     made: ast.stmt | None = None
     given: tuple[ast.stmt, str] | None = None
+    bases: dict[str, str] = {}
+
+    def based(name: str) -> str:
+        return bases.get(name, name)
+
     for statement in statements:
         target, value = _assigned(statement)
-        if target == result.id:
+        viewed = _viewed(value)
+        if target is not None and viewed is not None:
+            bases[target] = based(viewed)
+    tensor = based(result.id)
+    for statement in statements:
+        target, value = _assigned(statement)
+        if target == tensor:
             made = statement
-        elif isinstance(value, ast.Call) and _WRITES.match(ast.unparse(value.func)) and result.id in set(_names(value)):
-            given = given or (statement, ast.unparse(value.func))
-    return result.id, given[1] if given else None, _line(text, given[0] if given else made)
+        elif given is None and isinstance(value, ast.Call) and _WRITES.match(ast.unparse(value.func)):
+            given = (statement, ast.unparse(value.func)) if tensor in map(based, _names(value)) else None
+    return tensor, given[1] if given else None, _line(text, given[0] if given else made)
 
 
 def _assigned(statement: ast.stmt) -> tuple[str | None, ast.expr | None]:
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
     target = targets[0]
     return target.id if isinstance(target, ast.Name) else None, getattr(statement, "value", None)
+
+
+def _viewed(value: ast.expr | None) -> str | None:
+    """Return the variable of which an expression is a view."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and _VIEWS.fullmatch(value.func.attr):
+        value = value.func.value
+    elif isinstance(value, ast.Subscript):
+        value = value.value
+    return value.id if isinstance(value, ast.Name) else None
 
 
 def _names(call: ast.Call) -> Iterator[str]:
