@@ -12,6 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.inductor.sources.dynamo_graphs import parse_stack
+from stepscope.tracer.inductor.stats_toolchain import stands_for_another
 from stepscope.tracer.schema.process_ends import Frame
 
 _LOCAL = re.compile(r"""\bL\[(['"])(.*?)\1\]""")
@@ -152,7 +153,7 @@ def _may_be(node: Any, given: Any) -> bool:
     one, other = (each.meta.get("example_value") for each in (node, given))
     if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
         return False
-    if one.layout != torch.strided or other.layout != torch.strided:
+    if any(each.layout != torch.strided or stands_for_another(each) for each in (one, other)):
         return False
     forms = [(each.dtype, each.shape, each.stride()) for each in (one, other)]
     memory = [StorageWeakRef(each.untyped_storage()) for each in (one, other)]  # type: ignore[no-untyped-call]
@@ -179,6 +180,9 @@ def _obstacle(node: Any) -> str | None:
         return "a part of the graph has tensors of its own"
     if node.op != "call_function":
         return None
+    # An exception would leave the program inside of the transform, and a second forward mode may crash.
+    if str(getattr(target, "__name__", "")).endswith("_increment_nesting"):
+        return "the graph applies a transform of torch.func, such as vmap or grad"
     if "c10d" in str(target) or str(getattr(target, "__module__", "")).startswith("torch.distributed"):
         return "the graph has a collective, in which the other ranks would have to take part again"
     return "the graph prints" if str(target) == "print" else None

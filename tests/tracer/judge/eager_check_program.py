@@ -222,6 +222,17 @@ def subclass() -> Any:
     return torch.compile(lambda x: x.sin())(torch.rand(4).as_subclass(Other)).as_subclass(Tensor)
 
 
+def transforms() -> Any:
+    """Transforms of torch.func cannot be entered again beside the program."""
+    weight, rows = torch.rand(4), torch.rand(3, 4)
+    gradients = torch.compile(lambda rows: torch.func.vmap(torch.func.grad(lambda row: (row @ weight).tanh()))(rows))
+
+    def tangents(rows: Tensor) -> Any:
+        return torch.func.jvp(torch.sin, (rows,), (rows,))
+
+    return gradients(rows), *torch.compile(tangents)(rows)
+
+
 def out_of_memory() -> Any:
     """A stand-in for an operator that finds too little memory in the second run only."""
     return torch.compile(lambda x: greedy(x).sin())(torch.rand(4))
@@ -244,7 +255,8 @@ def _(x: Tensor) -> Tensor:
 
 
 PROGRAMS: tuple[Program, ...] = (
-    wrong_gradient, better_than_eager, healthy, optimizer, random, random_backward, subclass, out_of_memory,
+    wrong_gradient, better_than_eager, healthy, optimizer, random, random_backward, subclass, transforms,
+    out_of_memory,
 )  # fmt: skip
 JUDGED: dict[str, Program] = {
     "judged_lost_mutation": lost_mutation,

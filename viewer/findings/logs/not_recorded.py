@@ -7,6 +7,8 @@ not missing."""
 
 from __future__ import annotations
 
+import re
+
 from stepscope.tracer.schema.constants import CACHED_ESTIMATE, CPP_WRAPPER, DEVICE_FAILED
 from stepscope.viewer.crash.queries.process_ends import process_ends, within_a_launch
 from stepscope.viewer.findings.crash.processes import is_printed, may_have_left, recorded_nothing, unfinished
@@ -18,6 +20,7 @@ from stepscope.viewer.text.alike import often, pattern_of
 SUMMARY = "Something was not recorded"
 
 _LAST = 2**63
+_COMPARED = re.compile(r"comparison of .* with eager mode")
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -31,21 +34,27 @@ def find(evidence: Evidence) -> list[Timed]:
         and not row.why.startswith(DEVICE_FAILED)
         and not (row.why == CPP_WRAPPER and row.log in seen)
     ]
-    said = [(_LAST, _finding(group)) for group in grouped(rows, lambda row: pattern_of(f"{row.what}: {row.why}"))]
+    said = [(_LAST, _finding(group)) for group in grouped(rows, _cause)]
     ends = process_ends(evidence.trace)
     within = within_a_launch(evidence.trace)
     left = [run for run in unfinished(evidence.runs, ends) if may_have_left(run, evidence.runs, ends, within)]
     return said + [(_LAST, _child(run)) for run in left if not recorded_nothing(run)]
 
 
+def _cause(row: NotRecorded) -> str:
+    return pattern_of(f"{_COMPARED.sub('comparison', row.what)}: {row.why}")
+
+
 def _finding(group: list[NotRecorded]) -> Finding:
     first, count = group[0], sum(row.count for row in group)
+    others = [what for what in dict.fromkeys(row.what for row in group) if what != first.what]
     times = often(count, len({(row.what, row.why) for row in group}))
     graphs = list(dict.fromkeys(row.graph for row in group if row.graph is not None))
     return Finding(
         kind="not_recorded",
         severity="info",
         title=f"Not recorded{f' ({times})' if times else ''}: {first.what} ({first.why})",
+        proof=[f"also the {what}" for what in others[:MOST_EXAMPLES] if _COMPARED.match(what)],
         rule=rule_of(__doc__),
         evidence={"times": count, "graphs": graphs[:MOST_EXAMPLES]},
         page=f"/graphs/{graphs[0]}" if graphs else "/problems",
