@@ -8,7 +8,8 @@ after the graph made them, or the caller holds them as arguments. A break that h
 has a finding of the kind break_in_hot_loop or synchronizing_call instead. The finding is information, and a warning if
 no function of a log was compiled to a graph, because each ran in Python like this or was left without operators, so
 that torch.compile had no effect there. It then tells the medians of the time of a step and of its part outside of
-optimizers of torch.optim and of waiting for a DataLoader, if there are four steps."""
+optimizers of torch.optim and of waiting for a DataLoader, if there are four steps. Of other breaks it tells what the
+host work at the break takes of a typical step."""
 
 from __future__ import annotations
 
@@ -27,11 +28,12 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
     times,
 )
-from stepscope.viewer.findings.speed.costs import LEAST_STEPS, amount
+from stepscope.viewer.findings.speed.costs import LEAST_STEPS, amount, facts_of, steady_runs
 from stepscope.viewer.findings.speed.hot_breaks import hot_breaks
 from stepscope.viewer.memory.queries.graphs import has_lifetimes
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.speed.queries.plain_steps import PlainSteps, plain_steps
+from stepscope.viewer.speed.rows import RunSplit
 from stepscope.viewer.text.formats import basename, format_bytes, plural
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 SUMMARY = "Graph break"
 
 _MOST_PROOFS = 2
+_Place = tuple[str | None, int | None]
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -51,11 +54,25 @@ def find(evidence: Evidence) -> list[Timed]:
 
         held = held_across_breaks(evidence.trace)
     costly = {(one.events[0].file, one.events[0].line) for one in hot_breaks(evidence)} if events else set()
+    small = _small_parts(evidence, costly) if events else {}
     groups = grouped(events, _cause)
     without_effect = logs_without_effect(evidence.trace) if events else set()
     plain = {log: plain_steps(evidence.trace, log) for log in without_effect}
-    found = [(group, _finding(group, held, plain)) for group in groups]
+    found = [(group, _finding(group, held, plain, small.get((group[0].file, group[0].line)))) for group in groups]
     return [one for group, one in found if (group[0].file, group[0].line) not in costly or one[1].proof]
+
+
+def _small_parts(evidence: Evidence, costly: set[_Place]) -> dict[_Place, tuple[RunSplit, int]]:
+    """Return what other breaks than the costly ones take of a step, in the log in which their share is largest."""
+    found: dict[_Place, tuple[RunSplit, int]] = {}
+    for run in steady_runs(evidence):
+        for part in run.parts:
+            place = (part.source.file, part.source.line) if part.kind == "break" and part.source else None
+            if place is not None and place not in costly and part.duration_ns:
+                known = found.get(place)
+                if known is None or part.duration_ns * known[0].typical_ns > known[1] * run.typical_ns:
+                    found[place] = run, part.duration_ns
+    return found
 
 
 def _cause(event: CompileEvent) -> tuple[str, str | None, int | None]:
@@ -64,7 +81,10 @@ def _cause(event: CompileEvent) -> tuple[str, str | None, int | None]:
 
 
 def _finding(
-    group: list[CompileEvent], all_held: list[HeldBuffer] | None, plain: dict[int, PlainSteps | None]
+    group: list[CompileEvent],
+    all_held: list[HeldBuffer] | None,
+    plain: dict[int, PlainSteps | None],
+    part: tuple[RunSplit, int] | None,
 ) -> Timed:
     first = group[0]
     compiles = dict.fromkeys((event.log, event.compile_id) for event in group)
@@ -85,9 +105,10 @@ def _finding(
             "held_bytes": None if all_held is None else _bytes(_made(held)),
             "perhaps_held_bytes": None if all_held is None else _bytes(_came_in(held)),
             "held_buffers": [_held(one) for one in held[:MOST_EXAMPLES]],
+            **(facts_of(*part) if part else {}),
             **({"share": round(steps.part_ns / steps.step_ns, 4), **steps._asdict()} if steps else {}),
         },
-        proof=[*(_proof(one) for one in _made(held)[:_MOST_PROOFS]), *_share(steps)],
+        proof=[*(_proof(one) for one in _made(held)[:_MOST_PROOFS]), *_share(steps), *_part(part)],
         links=[
             ProofLink(f"open compile {first.compile_id}", compile_page(first.log, first.compile_id)),
             *_memory(held),
@@ -98,6 +119,10 @@ def _finding(
 
 def _share(steps: PlainSteps | None) -> list[str]:
     return [f"{amount(steps.part_ns, steps.step_ns)} is work of the program that is not compiled."] if steps else []
+
+
+def _part(part: tuple[RunSplit, int] | None) -> list[str]:
+    return [f"{amount(part[1], part[0].typical_ns)} is host work at this break."] if part else []
 
 
 def _holds(held: list[HeldBuffer]) -> str:

@@ -1,13 +1,14 @@
 """A frame was compiled again because a guard of its compiled code failed. There is one finding per frame, with the
-number of recompiles, the guards that failed and their values; logs in which the same frame recompiled for the same
-reasons share a finding. A frame that reached the recompile limit has a finding of the kind recompile_limit instead, and
-one whose recompiles took much of the run has one of the kind recompiles_each_step."""
+number of recompiles, the guards that failed, their values, and the time that the recompiles took of the run; logs in
+which the same frame recompiled for the same reasons share a finding. A frame that reached the recompile limit has a
+finding of the kind recompile_limit instead, and one whose recompiles took much of the run has one of the kind
+recompiles_each_step."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from stepscope.viewer.compiles.queries.compile_steps import steps_of_compiles
+from stepscope.viewer.compiles.queries.compile_steps import compile_time, steps_of_compiles
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.findings.compiles.guard_changes import advice_lines, changes_text, guard_changes, reasons_of
 from stepscope.viewer.findings.evidence import (
@@ -25,8 +26,9 @@ from stepscope.viewer.findings.evidence import (
 )
 from stepscope.viewer.findings.speed.costly_recompiles import costly_recompiles
 from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.speed.queries.runs import run_splits
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import plural, steps_text
+from stepscope.viewer.text.formats import format_ns, plural, steps_text
 
 SUMMARY = "A frame was compiled again"
 
@@ -44,7 +46,11 @@ def find(evidence: Evidence) -> list[Timed]:
 def _finding(trace: Trace, group: list[CompileEvent], logs: int) -> Timed:
     first, last, count = group[0], group[-1], len(group)
     changes = guard_changes(group)
-    steps = steps_of_compiles(trace, [(event.log, event.compile_id) for event in group])
+    compiles = [(event.log, event.compile_id) for event in group]
+    steps = steps_of_compiles(trace, compiles)
+    took_ns = compile_time(trace, compiles) or 0
+    run_ns = next((run.duration_ns for run in run_splits(trace) if run.log == first.log), 0)
+    is_known = 0 < took_ns <= run_ns
     in_steps = sorted(set(steps.values()))
     at = f" in {steps_text(in_steps)}" if in_steps else ""
     return first.time_ns, Finding(
@@ -59,8 +65,14 @@ def _finding(trace: Trace, group: list[CompileEvent], logs: int) -> Timed:
             "reasons": [reason for reason, _ in Counter(reasons_of(group)).most_common(MOST_EXAMPLES)],
             "values": changes[0].values[:MOST_EXAMPLES],
             "in_steps": in_steps[:MOST_EXAMPLES],
+            **({"share": round(took_ns / run_ns, 4), "recompile_ns": took_ns, "run_ns": run_ns} if is_known else {}),
         },
-        proof=advice_lines(changes),
+        proof=[*(_share(count, took_ns, run_ns) if is_known else []), *advice_lines(changes)],
         links=[ProofLink(f"open compile {last.compile_id}", compile_page(last.log, last.compile_id))],
         **place_of(last) | {"page": recompiles_page(last)},
     )
+
+
+def _share(count: int, took_ns: int, run_ns: int) -> list[str]:
+    who = "It" if count == 1 else "They"
+    return [f"{who} took {format_ns(took_ns)} of the {format_ns(run_ns)} of this run."]

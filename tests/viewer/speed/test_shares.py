@@ -1,0 +1,81 @@
+"""Graph breaks and recompiles that cost little say their share, also where each call of a function is a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stepscope.tracer.schema.launches import Calls, Launches
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.steps import Steps
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
+from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, compile_records, graph, run
+
+Open = Callable[[LogBuilder | bytes], Trace]
+MS = 1_000_000
+BREAK = b"""Graph break in user code at /src/model.py:5
+Graph Break Reason: Encountered graph break
+
+Unsupported Tensor.item() call
+
+User code traceback:
+  File "/src/model.py", line 5, in f
+    worst = error.item()
+
+"""
+
+
+def ids(frame: int, number: int) -> dict[str, Any]:
+    return {"frame_id": frame, "frame_compile_id": number, "attempt": 0}
+
+
+def broken(gap_us: int, calls: int = 10) -> LogBuilder:
+    """Calls that are steps: a graph of 1 ms, a break, and a graph of 1 ms; the rest was compiled again once."""
+    log = LogBuilder().record(run(guesses_steps=True)).record(graph()).record(graph(1, compile_id="1/0"))
+    log.artifact("dynamo_graph_break_reason", BREAK, "string", **ids(0, 0))
+    compile_records(log, 0, 0)
+    compile_records(log, 1, 0, co_name="torch_dynamo_resume_in_f_at_5")
+    log.artifact("recompile_reasons", b"1/0: n == 3  # return x * n  # model.py:6 in f", **ids(1, 1))
+    compile_records(log, 1, 1, co_name="torch_dynamo_resume_in_f_at_5")
+    end = MONOTONIC_NS
+    for call in range(calls):
+        first = end
+        second = first + MS + gap_us * 1000
+        end = second + MS
+        row = Calls(
+            [2 * call, 2 * call + 1], [0, 1], [0, 0], [call, call], [1, 1], [None, None], [first, second], [MS, MS],
+            [1, 1], ["ok", "ok"],
+        )  # fmt: skip
+        log.record(Launches(row, [0, 0], [first, second], [first + MS, second + MS]))
+        log.record(Steps([call], ["inference"], ["call"], [first], [end]))
+    return log.record(End("exit", end))
+
+
+def found(trace: Trace, *kinds: str) -> list[Finding]:
+    return [one for one in all_findings(trace) if one.kind in kinds]
+
+
+def test_a_break_that_costs_little_says_its_share(opened: Open) -> None:
+    (finding,) = found(opened(broken(500)), "graph_break", "synchronizing_call")
+    assert finding.kind == "graph_break"
+    assert "20 % of a step (500 us of 2.50 ms) is host work at this break." in finding.proof
+    assert (finding.severity, finding.evidence["share"]) == ("info", 0.2)
+
+
+def test_a_break_that_costs_much_is_told_once(opened: Open) -> None:
+    (finding,) = found(opened(broken(3000)), "graph_break", "synchronizing_call")
+    assert finding.kind == "synchronizing_call"
+    assert finding.title.startswith("60 % of a step (3.00 ms of 5.00 ms) is host work at the graph break in model.py:5")
+
+
+def test_no_share_is_said_of_few_steps(opened: Open) -> None:
+    (finding,) = found(opened(broken(500, calls=3)), "graph_break", "synchronizing_call")
+    assert "share" not in finding.evidence
+
+
+def test_recompiles_say_what_they_took_of_the_run(opened: Open) -> None:
+    (finding,) = found(opened(broken(500)), "recompile", "recompiles_each_step")
+    assert finding.proof[0] == "It took 1.50 ms of the 25.0 ms of this run."
+    assert (finding.evidence["recompile_ns"], finding.evidence["share"]) == (1_500_000, 0.06)
