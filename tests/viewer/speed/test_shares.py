@@ -37,7 +37,7 @@ def broken(gap_us: int, calls: int = 10) -> LogBuilder:
     log.artifact("dynamo_graph_break_reason", BREAK, "string", **ids(0, 0))
     compile_records(log, 0, 0)
     compile_records(log, 1, 0, co_name="torch_dynamo_resume_in_f_at_5")
-    log.artifact("recompile_reasons", b"1/0: n == 3  # return x * n  # model.py:6 in f", **ids(1, 1))
+    log.artifact("recompile_reasons", b"1/0: ___stack0 > 0.5  # if worst > 0.5:  # model.py:6 in f", **ids(1, 1))
     compile_records(log, 1, 1, co_name="torch_dynamo_resume_in_f_at_5")
     end = MONOTONIC_NS
     for call in range(calls):
@@ -77,5 +77,8 @@ def test_no_share_is_said_of_few_steps(opened: Open) -> None:
 
 def test_recompiles_say_what_they_took_of_the_run(opened: Open) -> None:
     (finding,) = found(opened(broken(500)), "recompile", "recompiles_each_step")
-    assert finding.proof[0] == "It took 1.50 ms of the 25.0 ms of this run."
+    assert finding.proof == [
+        "It took 1.50 ms of the 25.0 ms of this run.",
+        "___stack0 is a value from before the graph break after which the code goes on.",
+    ]
     assert (finding.evidence["recompile_ns"], finding.evidence["share"]) == (1_500_000, 0.06)

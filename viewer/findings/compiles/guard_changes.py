@@ -15,6 +15,8 @@ from stepscope.viewer.text.formats import plural
 _MOST_VALUES = 5
 _REQUEST = re.compile(r"\.?\s*Please (?:open|file|report) an issue\b.*")
 """Request for reports of PyTorch's own bugs, which titles omit."""
+_STACKED = re.compile(r"\b___stack\d+")
+"""A value that Python held on its stack at a graph break, as Dynamo names it."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,12 @@ def changes_text(changes: Sequence[GuardChange]) -> str:
 
 
 def advice_lines(changes: Sequence[GuardChange]) -> list[str]:
-    """Return the advice for the most frequent change as the lines of a proof."""
-    told = changes[0].advice if changes else None
-    return [told] if told else []
+    """Return the advice for the most frequent change, and what its name means, as the lines of a proof."""
+    if not changes:
+        return []
+    stacked = _STACKED.search(changes[0].text)
+    meant = f"{stacked[0]} is a value from before the graph break after which the code goes on." if stacked else None
+    return [line for line in (meant, changes[0].advice) if line]
 
 
 def _first_guard(event: CompileEvent, reason: str) -> FailedGuard:
