@@ -143,7 +143,11 @@ class CallJudge:
                 if any(one.buffer not in self._right for one in plan.written):
                     self._unsure.add(position)
         finally:
-            self._given = []
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Keep no tensor of the program, and no copy of one."""
+        self._given = []
 
     def leave(self, values: Sequence[Any]) -> None:
         """Look at what the call returns, which later calls read."""

@@ -110,6 +110,7 @@ class GuardedJudge:
             function(*arguments)
         except Exception as error:
             self._is_on = False
+            self.judge.let_go()
             self._on_error(error)
         self.spent_ns += perf_counter_ns() - started
 
