@@ -250,12 +250,12 @@ def test_a_failed_compile_with_another_behind_it(opened: Open) -> None:
 
 
 def test_cache_bypass(opened: Open) -> None:
-    payload = orjson.dumps({"cache_bypass_reason": "Unsupported call_function target x"})
+    payload = orjson.dumps({"cache_bypass_reason": "Unsupported call_function target <function x at 0x7f3a>"})
     log = compile_records(LogBuilder()).artifact("fx_graph_cache_bypass", payload, **ids(0, 0))
     log.artifact("aotautograd_cache_bypass", payload, **ids(0, 0))
     finding = only(opened(log))
     assert (finding.kind, finding.severity) == ("cache_bypass", "info")
-    assert finding.evidence["reasons"] == ["Unsupported call_function target x"]
+    assert finding.evidence["reasons"] == ["Unsupported call_function target <function x>"]
 
 
 def test_what_was_not_recorded(opened: Open) -> None:
