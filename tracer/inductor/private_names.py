@@ -100,6 +100,8 @@ PRIVATE_NAMES = (
     PrivateName("torch._inductor.compile_fx._compile_fx_inner", "the reasons why compiles without an id failed"),
     PrivateName("torch.cuda._sleep", "times of a CUDA device"),
     PrivateName("torch.utils._python_dispatch._disable_current_modes", RECORDING),
+    PrivateName("torch._C._len_torch_dispatch_stack", RECORDING),
+    PrivateName("torch._ops._len_torch_dispatch_stack_pre_dispatch", RECORDING),
     PrivateName("torch._C.DisableTorchFunction", RECORDING),
     PrivateName("torch._C._DisableTorchDispatch", RECORDING),
     PrivateName("torch._C._is_torch_function_mode_enabled", RECORDING),
