@@ -132,7 +132,7 @@ def test_the_line_of_a_run_is_whole_and_names_the_interpreter_without_its_folder
 def test_a_trace_without_values_names_the_option_that_records_them(opened: Open) -> None:
     trace = opened(recorded())
     lines = summary_text(trace).split("\n")
-    assert lines[1] == "Values were not recorded; record with --level values to look for NaN."
+    assert lines[1] == "Values were not recorded; record with --level values to look for NaN and changed saved tensors."
     assert lines[2] == "To look for wrong numbers that are finite, record with --judge first --check-eager."
     assert findings_text(trace).split("\n")[1] == lines[1]
     assert lines[1] in Client(trace).get("/").text

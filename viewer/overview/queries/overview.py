@@ -29,7 +29,7 @@ MOST_REASONS = 3
 """Maximum number of reasons for which launches were not judged."""
 _LEVELS_WITH_VALUES = ("values", "save")
 _BREAKS = ("graph_break", "break_in_hot_loop", "synchronizing_call")
-_NO_VALUES = "Values were not recorded; record with --level values to look for NaN."
+_NO_VALUES = "Values were not recorded; record with --level values to look for NaN and changed saved tensors."
 _NOT_JUDGED = "To look for wrong numbers that are finite, record with --judge first --check-eager."
 
 
