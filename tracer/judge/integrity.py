@@ -73,12 +73,12 @@ class Integrity:
 
         Each has its variable, its name and its tensor.
         """
-        known = [one for one in read if one[1] in self._known]
+        known = [(*one, before) for one in read if (before := self._known.get(one[1])) is not None]
         self.written(None, [(buffer, tensor) for _, buffer, tensor in read if buffer not in self._known])
-        known = [one for one in known if self._known[one[1]].form == _form(one[2])]
-        sums = self._sums.of([tensor for _, _, tensor in known])
-        for (variable, buffer, tensor), found in zip(known, sums, strict=True):
-            address, before = tensor.untyped_storage().data_ptr(), self._known[buffer]
+        same = [one for one in known if one[3].form == _form(one[2])]
+        sums = self._sums.of([tensor for _, _, tensor, _ in same])
+        for (variable, buffer, tensor, before), found in zip(same, sums, strict=True):
+            address = tensor.untyped_storage().data_ptr()
             self._looks.append(_Look(launch, variable, buffer, before, found, address, len(self._writes)))
 
     def changes(self) -> Iterator[tuple[int | None, Change]]:
