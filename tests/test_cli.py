@@ -138,7 +138,11 @@ def test_the_programs_own_exit_code_comes_back(tmp_path: Path) -> None:
     [
         ("import torch; raise SystemExit(3)", "the program ended with code 3 before anything was compiled"),
         ("import os, torch; os.kill(os.getpid(), 9)", "SIGKILL ended the program before anything was compiled"),
-        ("import torch", "the program compiled nothing"),
+        (
+            "import torch",
+            "the program compiled nothing; the method compile() of nn.Sequential and of other modules that torch.nn"
+            " defines has no effect, but torch.compile(module) does",
+        ),
         ("", "the program did not import torch, or stepscope is not installed for its Python"),
         (
             "raise SystemExit(1)",
@@ -154,6 +158,16 @@ def test_a_run_without_a_log_says_why(tmp_path: Path, program: str, why: str) ->
     assert said.stderr.splitlines()[-1].endswith(
         "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps `import torch` from starting it"
     )
+
+
+@pytest.mark.compiles
+def test_torch_compiles_containers_by_its_function_alone(tmp_path: Path) -> None:
+    """What a run without a log says about them."""
+    told = "import torch; module = torch.nn.Sequential(torch.nn.ReLU()); module.compile(backend='eager')"
+    said = stepscope("run", "--", "-c", f"{told}; module(torch.ones(2))", cwd=tmp_path, alone=True)
+    assert "no log was written: the program compiled nothing; the method compile()" in said.stderr
+    said = stepscope("run", "--", "-c", f"{told}; torch.compile(module, backend='eager')(torch.ones(2))", cwd=tmp_path)
+    assert "no log was written" not in said.stderr
 
 
 def test_recording_by_the_variable_alone(tmp_path: Path) -> None:

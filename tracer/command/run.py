@@ -46,12 +46,18 @@ class RunResult:
         """Return the reason for which a run without a log has none, as a clause."""
         end = self.ending.text
         if self.has_waited:
-            return f"{end} before anything was compiled" if self.ending.code else "the program compiled nothing"
+            return f"{end} before anything was compiled" if self.ending.code else _COMPILED_NOTHING
         if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
             return "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps `import torch` from starting it"
         if self.ending.code:
             return f"{end} before it had imported torch, or stepscope is not installed for its Python"
         return "the program did not import torch, or stepscope is not installed for its Python"
+
+
+_COMPILED_NOTHING = (
+    "the program compiled nothing; the method compile() of nn.Sequential and of other modules that torch.nn defines has"
+    " no effect, but torch.compile(module) does"
+)
 
 
 def run(

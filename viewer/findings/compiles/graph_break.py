@@ -9,11 +9,13 @@ has a finding of the kind break_in_hot_loop or synchronizing_call instead. The f
 no function of a log was compiled to a graph, because each ran in Python like this or was left without operators, so
 that torch.compile had no effect there. It then tells the medians of the time of a step and of its part outside of
 optimizers of torch.optim and of waiting for a DataLoader, if there are four steps. Of other breaks it tells what the
-host work at the break takes of a typical step."""
+host work at the break takes of a typical step; of one for which Python runs the whole function, what the time between
+the calls of compiled graphs takes in which the function runs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope.viewer.compiles.queries.compiles import logs_without_effect
 from stepscope.viewer.compiles.queries.events import CompileEvent
@@ -28,6 +30,7 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
     times,
 )
+from stepscope.viewer.findings.speed.costly_gaps import gaps_with_fallbacks
 from stepscope.viewer.findings.speed.costs import LEAST_STEPS, amount, facts_of, steady_runs
 from stepscope.viewer.findings.speed.hot_breaks import hot_breaks
 from stepscope.viewer.memory.queries.graphs import has_lifetimes
@@ -54,7 +57,7 @@ def find(evidence: Evidence) -> list[Timed]:
 
         held = held_across_breaks(evidence.trace)
     costly = {(one.events[0].file, one.events[0].line) for one in hot_breaks(evidence)} if events else set()
-    small = _small_parts(evidence, costly) if events else {}
+    small = _small_parts(evidence, events, costly) if events else {}
     groups = grouped(events, _cause)
     without_effect = logs_without_effect(evidence.trace) if events else set()
     plain = {log: plain_steps(evidence.trace, log) for log in without_effect}
@@ -62,17 +65,40 @@ def find(evidence: Evidence) -> list[Timed]:
     return [one for group, one in found if (group[0].file, group[0].line) not in costly or one[1].proof]
 
 
-def _small_parts(evidence: Evidence, costly: set[_Place]) -> dict[_Place, tuple[RunSplit, int]]:
-    """Return what other breaks than the costly ones take of a step, in the log in which their share is largest."""
-    found: dict[_Place, tuple[RunSplit, int]] = {}
+class _Part(NamedTuple):
+    """What a break that is not costly takes of a step, in the log in which its share is largest."""
+
+    run: RunSplit
+    part_ns: int
+    what: str
+
+    @property
+    def share(self) -> float:
+        return self.part_ns / self.run.typical_ns
+
+
+def _small_parts(evidence: Evidence, events: list[CompileEvent], costly: set[_Place]) -> dict[_Place, _Part]:
+    found: dict[_Place, _Part] = {}
+    for place, part in [*_at_breaks(evidence), *_in_python(evidence, events)]:
+        if place not in costly and part.part_ns > 0 and (place not in found or part.share > found[place].share):
+            found[place] = part
+    return found
+
+
+def _at_breaks(evidence: Evidence) -> Iterator[tuple[_Place, _Part]]:
     for run in steady_runs(evidence):
         for part in run.parts:
-            place = (part.source.file, part.source.line) if part.kind == "break" and part.source else None
-            if place is not None and place not in costly and part.duration_ns:
-                known = found.get(place)
-                if known is None or part.duration_ns * known[0].typical_ns > known[1] * run.typical_ns:
-                    found[place] = run, part.duration_ns
-    return found
+            if part.kind == "break" and part.source:
+                place = part.source.file, part.source.line
+                yield place, _Part(run, part.duration_ns, "is host work at this break")
+
+
+def _in_python(evidence: Evidence, events: list[CompileEvent]) -> Iterator[tuple[_Place, _Part]]:
+    what = "passes between calls of compiled graphs, where Python runs the function"
+    for run, cost in gaps_with_fallbacks(evidence.trace) if any(one.status == "fallback" for one in events) else ():
+        for event in events:
+            if event.log == run.log and event.compile_id in cost.fallbacks and event.status == "fallback":
+                yield (event.file, event.line), _Part(run, cost.part_ns, what)
 
 
 def _cause(event: CompileEvent) -> tuple[str, str | None, int | None]:
@@ -84,7 +110,7 @@ def _finding(
     group: list[CompileEvent],
     all_held: list[HeldBuffer] | None,
     plain: dict[int, PlainSteps | None],
-    part: tuple[RunSplit, int] | None,
+    part: _Part | None,
 ) -> Timed:
     first = group[0]
     compiles = dict.fromkeys((event.log, event.compile_id) for event in group)
@@ -105,7 +131,7 @@ def _finding(
             "held_bytes": None if all_held is None else _bytes(_made(held)),
             "perhaps_held_bytes": None if all_held is None else _bytes(_came_in(held)),
             "held_buffers": [_held(one) for one in held[:MOST_EXAMPLES]],
-            **(facts_of(*part) if part else {}),
+            **(facts_of(part.run, part.part_ns) if part else {}),
             **({"share": round(steps.part_ns / steps.step_ns, 4), **steps._asdict()} if steps else {}),
         },
         proof=[*(_proof(one) for one in _made(held)[:_MOST_PROOFS]), *_share(steps), *_part(part)],
@@ -121,8 +147,8 @@ def _share(steps: PlainSteps | None) -> list[str]:
     return [f"{amount(steps.part_ns, steps.step_ns)} is work of the program that is not compiled."] if steps else []
 
 
-def _part(part: tuple[RunSplit, int] | None) -> list[str]:
-    return [f"{amount(part[1], part[0].typical_ns)} is host work at this break."] if part else []
+def _part(part: _Part | None) -> list[str]:
+    return [f"{amount(part.part_ns, part.run.typical_ns)} {part.what}."] if part else []
 
 
 def _holds(held: list[HeldBuffer]) -> str:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from stepscope.viewer.findings.evidence import Evidence
 from stepscope.viewer.findings.speed.costs import steady_runs, steps_of_runs
-from stepscope.viewer.speed.queries.gaps import LEAST_NS, LEAST_SHARE, GapCost, gap_costs, logs_of_call_steps
+from stepscope.viewer.speed.queries.gaps import (
+    LEAST_NS,
+    LEAST_SHARE,
+    GapCost,
+    costs_of_gaps,
+    gap_costs,
+    logs_of_call_steps,
+    logs_with_fallbacks,
+)
 from stepscope.viewer.speed.queries.launch_costs import device_time
+from stepscope.viewer.speed.queries.runs import typical_steps
 from stepscope.viewer.speed.rows import RunSplit
 from stepscope.viewer.store.trace import Trace
 
@@ -21,11 +30,18 @@ def costly_gaps(trace: Trace) -> list[tuple[RunSplit, GapCost]]:
 
 
 def _costly_gaps(trace: Trace) -> list[tuple[RunSplit, GapCost]]:
-    return list(_found(Evidence(trace)))
+    found = _adjusted(Evidence(trace), gap_costs(trace))
+    return [(run, cost) for run, cost in found if cost.part_ns >= max(LEAST_NS, LEAST_SHARE * run.typical_ns)]
 
 
-def _found(evidence: Evidence) -> Iterator[tuple[RunSplit, GapCost]]:
-    costs = gap_costs(evidence.trace)
+def gaps_with_fallbacks(trace: Trace) -> list[tuple[RunSplit, GapCost]]:
+    """Return the gaps, costly or not, in which Python runs a function because its compile was given up."""
+    logs, steps = logs_with_fallbacks(trace), typical_steps(trace)
+    found = _adjusted(Evidence(trace), {log: costs_of_gaps(trace, log, steps[log].steps) for log in logs & {*steps}})
+    return [(run, cost) for run, cost in found if cost.fallbacks]
+
+
+def _adjusted(evidence: Evidence, costs: Mapping[int, Sequence[GapCost]]) -> Iterator[tuple[RunSplit, GapCost]]:
     runs = [run for run in steady_runs(evidence) if run.log in costs]
     on_device = [run for run in runs if any(part.kind == "launching" for part in run.parts)]
     serving = logs_of_call_steps(evidence.trace) if costs else set()
@@ -41,6 +57,4 @@ def _found(evidence: Evidence) -> Iterator[tuple[RunSplit, GapCost]]:
             waited_ns = cost.part_ns - (cost.computed_ns if cost.computed_ns is not None else unknown_ns)
             own_ns += waited_ns if is_request else 0
             part_ns = min(cost.part_ns - waited_ns, idle_ns)
-            whole = replace(run, typical_ns=run.typical_ns - own_ns)
-            if part_ns >= max(LEAST_NS, LEAST_SHARE * whole.typical_ns):
-                yield whole, cost._replace(part_ns=part_ns, waited_ns=waited_ns)
+            yield replace(run, typical_ns=run.typical_ns - own_ns), cost._replace(part_ns=part_ns, waited_ns=waited_ns)

@@ -22,10 +22,14 @@ _FALLBACKS = """
         SELECT f.log, f.compile_id, f.start_unix_ns - l.unix_ns + l.monotonic_ns AS at_ns
         FROM compiles f JOIN logs l ON l.log = f.log
         WHERE f.log = $1 AND f.status = 'fallback' AND l.monotonic_ns IS NOT NULL
-    ), outermost AS (SELECT log, graph, start_ns FROM calls WHERE depth = 0)
-    SELECT f.compile_id, c.graph FROM given_up f ASOF LEFT JOIN outermost c ON c.log = f.log AND c.start_ns < f.at_ns
+    ), outermost AS (SELECT log, graph, start_ns FROM calls WHERE depth = 0), first AS (
+        SELECT arg_min(graph, start_ns) AS graph FROM outermost WHERE log = $1
+    )
+    SELECT f.compile_id, c.graph, CASE WHEN c.log IS NULL THEN (SELECT graph FROM first) END
+    FROM given_up f ASOF LEFT JOIN outermost c ON c.log = f.log AND c.start_ns < f.at_ns
     UNION ALL
-    SELECT e.compile_id, g.graph FROM compile_events e JOIN graphs g ON g.log = e.log AND g.compile_id = e.compile_id
+    SELECT e.compile_id, g.graph, NULL
+    FROM compile_events e JOIN graphs g ON g.log = e.log AND g.compile_id = e.compile_id
     WHERE e.log = $1 AND e.kind = 'graph_break' AND contains(e.cause, 'skipping the rest of the function')
       AND g.phase IS DISTINCT FROM 'backward'
 """
@@ -113,6 +117,11 @@ def logs_of_call_steps(trace: Trace) -> set[int]:
     return {log for (log,) in sql.rows(trace, "SELECT DISTINCT log FROM steps WHERE by_what = 'call'")}
 
 
+def logs_with_fallbacks(trace: Trace) -> set[int]:
+    """Return the logs in which a compile was given up, so that Python runs a function."""
+    return {log for (log,) in sql.rows(trace, "SELECT DISTINCT log FROM compiles WHERE status = 'fallback'")}
+
+
 def gap_costs(trace: Trace) -> dict[int, list[GapCost]]:
     """Return the gaps of each log that spends much of its typical steps outside of compiled code, the longest first."""
     return trace.once(_gap_costs)
@@ -164,7 +173,10 @@ def costs_of_gaps(trace: Trace, log: int, steps: Sequence[int]) -> list[GapCost]
         computed = [max(0, wall_ns - one.own_ns - one.lost_ns) for wall_ns, one in known if one]
         computed_ns = round(sum(computed) / len(steps)) if len(computed) == len(same) else None
         graphs = {gap.before for gap in same}
-        given_up = [compile_id for compile_id, graph in fallbacks if graph in graphs]
+        begun = {gap.after for gap in same if gap.kind == "outside"}
+        given_up = [
+            name for name, before, first in fallbacks if (before in graphs if first is None else first in begun)
+        ]
         times = round(len(same) / len(steps))
         costs.append(GapCost(*key, round(spent - own), round(own), computed_ns, times, given_up))
     return sorted(costs, key=lambda cost: -cost.part_ns)
