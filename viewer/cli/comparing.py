@@ -19,7 +19,7 @@ from stepscope.viewer.cli.commands import (
 from stepscope.viewer.compare.rows import TOLERANCE
 from stepscope.viewer.errors import StepscopeError
 
-_SIDE = "A trace, or a part of it: TRACE#step=3, TRACE#rank=0 or TRACE#log=0."
+_SIDE = "A trace, or a part of it: TRACE#step=3, TRACE#rank=0 or TRACE#log=0; or a log that PyTorch's DebugMode saved."
 
 
 @click.command(cls=ReadingCommand)

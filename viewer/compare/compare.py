@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
+from stepscope.viewer.compare.debug_mode import compare_calls, has_debug_log
 from stepscope.viewer.compare.queries.facts import kernel_facts, run_facts
-from stepscope.viewer.compare.queries.pairs import has_step, logs_of, lone_writers, match, match_logs, side_of
+from stepscope.viewer.compare.queries.pairs import check_part, lone_writers, match, match_logs, side_of
 from stepscope.viewer.compare.queries.times import compare_times
 from stepscope.viewer.compare.queries.values import Values
 from stepscope.viewer.compare.rows import (
@@ -36,9 +36,12 @@ def wanted(text: str) -> Wanted:
 
 
 def compare(left: Wanted, right: Wanted, tolerance: float | None = None) -> Comparison:
-    """Compare two sides: by digests and, where one is unknown or a tolerance is given, by statistics.
+    """Compare two sides: by digests and, where one is unknown or a tolerance is given, by statistics. A log that
+    PyTorch's DebugMode saved may be on either side.
 
     Raises StepscopeError if one cannot be read or if they have nothing in common."""
+    if has_debug_log(left, right):
+        return compare_calls(left, right, tolerance)
     with ExitStack() as opened:
         ours = opened.enter_context(open_trace(left.trace))
         theirs = ours if left.trace == right.trace else opened.enter_context(open_trace(right.trace))
@@ -49,13 +52,7 @@ def compare_opened(left: tuple[Trace, Wanted], right: tuple[Trace, Wanted], tole
     """Compare two sides like `compare`. Both may be parts of the same open trace."""
     (ours, of_left), (theirs, of_right) = left, right
     for trace, side in (left, right):
-        if side.rank is not None and not logs_of(trace, replace(side, log=None)):
-            raise StepscopeError(f"{side.trace[0]} has no log of rank {side.rank}.")
-        if side.log is not None and not logs_of(trace, side):
-            of_rank = "" if side.rank is None else f" of rank {side.rank}"
-            raise StepscopeError(f"{side.trace[0]} has no log{of_rank} with the number {side.log}.")
-        if side.step is not None and not has_step(trace, side):
-            raise StepscopeError(f"{side.trace[0]} has no call of a graph in step {side.step}.")
+        check_part(trace, side)
     sides = side_of(ours, of_left), side_of(theirs, of_right)
     for counted in sides:
         if not counted.graphs:
@@ -90,7 +87,7 @@ def compare_opened(left: tuple[Trace, Wanted], right: tuple[Trace, Wanted], tole
         lone = [*lost, *pairs.without_partner, *values.without_partner(labels, all(side.value_rows for side in sides))]
         compared, growth = values.counted(), values.growth() if first else []
     writers = []
-    if launches and launches[0].inputs == "unknown":
+    if launches and launches[0].inputs == "unknown" and launches[0].place.left_site is not None:
         writers = lone_writers(ours, launches[0].place.left_site, [site.left for site in pairs.sites])
     found = Found(sides, pairs, facts, lone, compared, first[1] if first else None, inputs, launches, writers)
     verdict, sentence, unsteady = verdict_of(found)

@@ -67,12 +67,13 @@ class GraphPair:
 
 @dataclass(frozen=True)
 class KernelChange:
-    """A launch site whose kernel or statement differs between the sides."""
+    """A launch site whose kernel or statement differs between the sides, or a call of which the arguments differ."""
 
-    graph: str
+    graph: str | None
+    """Null beside a log of DebugMode. So are the sites."""
     kernel: str
-    left_site: int
-    right_site: int
+    left_site: int | None
+    right_site: int | None
     source: SourceLine | None
     lines: list[tuple[str, str]]
     """Changed lines of the generated code, left and right; a side that lacks the line has an empty text."""
@@ -93,7 +94,7 @@ class WithoutPartner:
     """What only one side has."""
 
     side: Literal["left", "right"]
-    what: Literal["log", "graph", "launch site", "call", "launch", "value row"]
+    what: Literal["log", "graph", "launch site", "call", "launch", "value row", "unreadable entry"]
     name: str
     count: int
 
@@ -128,6 +129,10 @@ class Numbers:
     max: float | None
     mean: float | None
     std: float | None
+    norm: tuple[float, float] | None = None
+    """The L1 norm, beside a log of DebugMode: between these numbers, which are equal if it is known."""
+    hash: str | None = None
+    """What else DebugMode logged as a hash."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,8 @@ class TensorDifference:
     item: int | None
     part: str | None
     relative: float | None
-    """Largest relative difference of the minimum, maximum, mean and standard deviation; null if only counts differ."""
+    """Largest relative difference of the minimum, maximum, mean and standard deviation, or of the norms beside a log of
+    DebugMode; null if only counts differ."""
     left: Numbers
     right: Numbers
 
@@ -153,17 +159,27 @@ class TensorDifference:
 
 @dataclass(frozen=True)
 class Place:
-    """A launch on both sides."""
+    """A launch on both sides, or a call if a side is a log of DebugMode."""
 
-    graph: str
+    graph: str | None
+    """Null if a side is a log of DebugMode, which has no graphs. So are the sites."""
     kernel: str
-    left_site: int
-    right_site: int
+    left_site: int | None
+    right_site: int | None
     left_launch: int
+    """The number of the launch, or of the entry in a log of DebugMode."""
     right_launch: int
     left_step: int | None
     right_step: int | None
     source: SourceLine | None
+
+    @property
+    def noun(self) -> str:
+        return "call" if self.graph is None else "launch"
+
+    @property
+    def of_graph(self) -> str:
+        return "" if self.graph is None else f" of {self.graph}"
 
 
 InputState = Literal["agree", "near", "differ", "unknown"]
@@ -202,12 +218,13 @@ class InputDifference:
 
 @dataclass(frozen=True)
 class Growth:
-    """How a written buffer differs over all pairs of launches of a site."""
+    """How a written buffer differs over all pairs of launches of a site, or of calls of an operator."""
 
-    graph: str
+    graph: str | None
+    """Null beside a log of DebugMode. So is the site."""
     kernel: str
     buffer: str
-    left_site: int
+    left_site: int | None
     launches: int
     different: int
     first_launch: int
@@ -216,7 +233,7 @@ class Growth:
     largest_relative: float | None
 
 
-ComparedBy = Literal["digests", "digests and statistics", "statistics"]
+ComparedBy = Literal["digests", "digests and statistics", "statistics", "hashes", "norms"]
 Verdict = Literal[
     "no difference", "input", "nondeterministic", "launch", "output", "code", "structure", "nothing compared"
 ]
@@ -233,7 +250,8 @@ class Comparison:
     right: Side
     compared_by: ComparedBy
     """``digests``: every pair of value rows has digests on both sides, and equal ones mean equal bits. Equal statistics
-    do not prove equal bits."""
+    do not prove equal bits, and neither do equal ``hashes`` of two logs of DebugMode. ``norms``: the norm in a log of
+    DebugMode, and what the statistics of a trace say of it."""
     by_bits: bool
     """Whether tensors with unequal digests differ, as without a tolerance that was given."""
     tolerance: float
@@ -262,6 +280,11 @@ class Comparison:
         """Return the changes of the generated code once each, although several sites may launch the kernel."""
         once = {(change.graph, change.kernel, tuple(change.lines)): change for change in reversed(self.kernels)}
         return list(reversed(once.values()))
+
+    @property
+    def noun(self) -> str:
+        """Return what is compared: launches, or calls if a side is a log of DebugMode."""
+        return "call" if self.compared_by in ("hashes", "norms") else "launch"
 
     @property
     def has_difference(self) -> bool:

@@ -26,7 +26,10 @@ _MOST_CODE = 12
 _MOST_INPUTS = 3
 """Number of inputs of which both sides' statistics are shown."""
 _LONGEST_NAME = 28
+_SIDES = ("left", "right")
 _NUMBERS = ("min", "max", "mean", "std")
+_HASHES = ("norm", "hash")
+"""What is shown only where it is known, which is beside a log of DebugMode."""
 _COUNTS = {
     "nan": "NaN", "positive_infinity": "+inf", "negative_infinity": "-inf", "zero": "zero", "numel": "elements",
     "dtype": "dtype",
@@ -41,7 +44,7 @@ def render(found: Comparison) -> str:
         _code(found),
         _inputs(found),
         _launches(found),
-        _growth(found.growth),
+        _growth(found),
         time_lines(found.times, MOST) if found.times else [],
         _without_partner(found),
         _compared(found),
@@ -56,19 +59,18 @@ def _facts(found: Comparison) -> list[str]:
 
 def _code(found: Comparison) -> list[str]:
     changed = [pair for pair in found.graphs if pair.is_same_code is False]
-    if not changed:
-        return []
-    lines = []
+    lines: list[str] = []
     for pair in changed:
         names = " and ".join(dict.fromkeys((pair.left.label, pair.right.label)))
         differing = f"{plural(pair.removed, 'line')} of the left side and {pair.added:,} of the right one differ"
         lines.append(f"  graph {names}: {differing}")
     lines += [line for change in found.kernel_changes for line in _kernel(change)]
-    return _listed("The generated code differs in", lines, 3 * MOST)
+    return _listed("The generated code differs in" if changed else "Arguments differ in", lines, 3 * MOST)
 
 
 def _kernel(change: KernelChange) -> Iterator[str]:
-    yield f"  {change.kernel} of {change.graph}{f', {change.source.place}' if change.source else ''}"
+    graph = f" of {change.graph}" if change.graph else ""
+    yield f"  {change.kernel}{graph}{f', {change.source.place}' if change.source else ''}"
     if change.source and change.source.code:
         yield f"      {change.source.code}"
     for left, right in change.lines[:_MOST_CODE]:
@@ -88,11 +90,16 @@ def _inputs(found: Comparison) -> list[str]:
 
 
 def _launches(found: Comparison) -> list[str]:
+    ending = "es" if found.noun == "launch" else "s"
     return [
-        *_group(found, "agree", "Launches whose inputs agree and whose outputs differ"),
+        *_group(found, "agree", f"{found.noun.capitalize()}{ending} whose inputs agree and whose outputs differ"),
         *_group(found, "near", "The first difference, with inputs that differ by less than the tolerance"),
         *_group(found, "differ", "The first difference"),
-        *_group(found, "unknown", "Launches whose outputs differ and whose inputs were not all read"),
+        *_group(
+            found,
+            "unknown",
+            f"{found.noun.capitalize()}{ending} whose outputs differ and whose inputs were not all read",
+        ),
     ]
 
 
@@ -111,13 +118,13 @@ def _launch(one: LaunchDifference) -> Iterator[str]:
 
 
 def _where(place: Place) -> str:
-    sides = f"launch {place.left_launch}" + (
+    sides = f"{place.noun} {place.left_launch}" + (
         f" (right: {place.right_launch})" if place.right_launch != place.left_launch else ""
     )
     step = "" if place.left_step is None else f", step {place.left_step}"
-    if place.right_step != place.left_step:
-        step += f" (right: {place.right_step})"
-    return f"{sides}, {place.kernel} of {place.graph}{step}"
+    if place.right_step not in (place.left_step, None):
+        step += f" (right: {place.right_step})" if step else f" (right: step {place.right_step})"
+    return f"{sides}, {place.kernel}{place.of_graph}{step}"
 
 
 def _tensor(tensor: TensorDifference) -> list[str]:
@@ -127,15 +134,20 @@ def _tensor(tensor: TensorDifference) -> list[str]:
     if tensor.relative == 0 and _is_alike(tensor):
         relative = ", other bits with equal statistics"
     counts = [
-        key for key in _COUNTS if getattr(tensor.left, key) != getattr(tensor.right, key)
+        key for key in _COUNTS if len({getattr(tensor.left, key), getattr(tensor.right, key), None}) == len(_SIDES) + 1
     ]  # equal counts say nothing about the difference
-    names = [*_NUMBERS, *counts]
+    names = [*(name for name in (*_NUMBERS, *_HASHES) if _is_shown(tensor, name)), *counts]
     table = [
         ["", *(_COUNTS.get(key, key) for key in names)],
         ["left", *(_cell(tensor.left, key) for key in names)],
         ["right", *(_cell(tensor.right, key) for key in names)],
     ]
     return [f"    {name}{part}{relative}", *(f"      {line}" for line in aligned(table, 1))]
+
+
+def _is_shown(tensor: TensorDifference, name: str) -> bool:
+    known = [getattr(side, name) is not None for side in (tensor.left, tensor.right)]
+    return any(known) or (name in _NUMBERS and tensor.left.norm is None and tensor.left.hash is None)
 
 
 def _is_alike(tensor: TensorDifference) -> bool:
@@ -149,22 +161,38 @@ def _relative(number: float | None) -> str:
 
 def _cell(numbers: Numbers, name: str) -> str:
     value = getattr(numbers, name)
+    if name == "norm" and value is not None:
+        return " to ".join(dict.fromkeys(f"{one:.7g}" for one in value))
     return "–" if value is None else f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
-def _growth(rows: list[Growth]) -> list[str]:
+def _growth(found: Comparison) -> list[str]:
+    rows = found.growth
     if not rows:
         return []
+    if found.noun == "call":
+        return _growth_of_calls(rows)
     cells = [["launch", "graph", "kernel", "buffer", "differs", "first", "last", "largest"]]
     for row in rows[:MOST]:
         numbers = (row.first_relative, row.last_relative, row.largest_relative)
         differs = f"{row.different} of {row.launches}"
         shown = map(_relative, numbers)
-        cells.append([str(row.first_launch), row.graph, _short(row.kernel), _short(row.buffer), differs, *shown])
+        cells.append([str(row.first_launch), row.graph or "", _short(row.kernel), _short(row.buffer), differs, *shown])
     lines = [f"  {line}" for line in aligned(cells, 4)]
     if len(rows) > MOST:
         lines.append(f"  … and {plural(len(rows) - MOST, 'more buffer')}; --json lists them")
     return ["How the relative difference grows over the buffers that are written", *lines]
+
+
+def _growth_of_calls(rows: list[Growth]) -> list[str]:
+    cells = [["call", "operator or kernel", "tensor", "difference"]]
+    cells += [
+        [str(row.first_launch), _short(row.kernel), _short(row.buffer), _relative(row.largest_relative)]
+        for row in rows[:MOST]
+    ]
+    rest = [f"  … and {plural(len(rows) - MOST, 'more result')}; --json lists them"] if len(rows) > MOST else []
+    lines = [f"  {line}" for line in aligned(cells, 3)]
+    return ["How the relative difference grows over the results", *lines, *rest]
 
 
 def _short(text: str) -> str:
@@ -178,13 +206,17 @@ def _without_partner(found: Comparison) -> list[str]:
 
 def _compared(found: Comparison) -> list[str]:
     done = found.compared
+    what = (
+        plural(done.launches, "call")
+        if found.noun == "call"
+        else f"{plural(done.graphs, 'graph')}, {plural(done.calls, 'call')}, {done.launches:,} launches"
+    )
     texts = [
-        f"Compared: {plural(done.graphs, 'graph')}, {plural(done.calls, 'call')}, {done.launches:,} launches and"
-        f" {plural(done.value_rows, 'value row')}, of which {done.different_value_rows:,} differ.",
+        f"Compared: {what} and {plural(done.value_rows, 'value row')}, of which {done.different_value_rows:,} differ.",
         f"{plural(done.not_comparable, 'pair')} of value rows could not be compared." if done.not_comparable else "",
         _criterion(found),
     ]
-    sides = [f"{name}: {_side(side)}" for name, side in (("left", found.left), ("right", found.right))]
+    sides = [f"{name}: {_side(side, found.noun)}" for name, side in (("left", found.left), ("right", found.right))]
     return [*sides, *textwrap.wrap(" ".join(text for text in texts if text), WIDTH)]
 
 
@@ -194,6 +226,17 @@ def _criterion(found: Comparison) -> str:
         "counts exactly; minimum, maximum, mean and standard deviation up to a relative difference of"
         f" {found.tolerance:g}."
     )
+    if found.compared_by == "hashes":
+        return (
+            "All were compared by the hashes of DebugMode, which must be equal; --tolerance compares norms."
+            if found.by_bits
+            else f"Norms may differ by a relative difference of {found.tolerance:g}."
+        )
+    if found.compared_by == "norms":
+        return (
+            "The norms of DebugMode were compared with what the statistics of the trace say of them, up to a relative"
+            f" difference of {found.tolerance:g}."
+        )
     done = found.compared
     if not done.by_digest:
         return f"Statistics were compared, not bits: {statistics}"
@@ -205,10 +248,10 @@ def _criterion(found: Comparison) -> str:
     return f"{plural(rest, 'pair')} without digests on both sides, by statistics: {statistics}"
 
 
-def _side(side: Side) -> str:
+def _side(side: Side, noun: str) -> str:
     parts = {"rank": side.rank, "log": side.log, "step": side.step}
     part = "".join(f", {name} {number}" for name, number in parts.items() if number is not None)
-    return f"{', '.join(side.trace)}{part}: {side.launches:,} launches, {plural(side.value_rows, 'value row')}"
+    return f"{', '.join(side.trace)}{part}: {plural(side.launches, noun)}, {plural(side.value_rows, 'value row')}"
 
 
 def _listed(title: str, lines: list[str], most: int = MOST) -> list[str]:

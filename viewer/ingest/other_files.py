@@ -9,6 +9,8 @@ _CHROME = re.compile(
     rb'"traceEvents"\s*:|"schemaVersion"\s*:.{0,400}"deviceProperties"|^\s*\[\s*\{[^{}]{0,400}"ph"\s*:', re.DOTALL
 )
 _FLIGHT = (b"pg_config", b"nccl_comm", b"collective_seq_id")
+DEBUG_MODE = b'"torch.utils._debug_mode.DebugMode.logs"'
+"""How the format of a log that DebugMode saved (`DebugMode.save_logs`, torch 2.15) is named at its beginning."""
 _PERFETTO_ENDINGS = (".pftrace", ".perfetto-trace", ".perfetto", ".pb")
 
 
@@ -18,6 +20,8 @@ def what_it_is(head: bytes, name: str) -> str | None:
     is_json = head.lstrip()[:1] in (b"{", b"[")
     if (is_pickle or is_json) and any(word in head for word in _FLIGHT):
         return f"a dump of PyTorch's flight recorder: read it with torchfrtrace, and {_RECORD}"
+    if is_json and DEBUG_MODE in head:
+        return "a log of PyTorch's DebugMode: `stepscope compare` lays it beside another one, or beside a trace"
     if is_pickle and (b"segments" in head or b"device_traces" in head):
         return f"a memory snapshot of PyTorch: open it at pytorch.org/memory_viz, and {_RECORD}"
     if is_pickle:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from stepscope.viewer.compare.rows import GraphName, GraphPair, KernelChange, Side, Wanted, WithoutPartner
+from stepscope.viewer.errors import StepscopeError
 from stepscope.viewer.graphs.queries.graphs import graph_label, innermost, list_graphs, wrapper_code
 from stepscope.viewer.graphs.queries.kernel_code import own_code
 from stepscope.viewer.graphs.rows import GraphRow, SourceLine
@@ -275,7 +276,18 @@ def logs_of(trace: Trace, side: Wanted) -> list[tuple[int, int | None, str]]:
     return sql.rows(trace, _LOGS, [side.rank, side.log])
 
 
-def has_step(trace: Trace, side: Wanted) -> bool:
+def check_part(trace: Trace, side: Wanted) -> None:
+    """Raise StepscopeError if the trace lacks the rank, the log or the step of a side."""
+    if side.rank is not None and not logs_of(trace, replace(side, log=None)):
+        raise StepscopeError(f"{side.trace[0]} has no log of rank {side.rank}.")
+    if side.log is not None and not logs_of(trace, side):
+        of_rank = "" if side.rank is None else f" of rank {side.rank}"
+        raise StepscopeError(f"{side.trace[0]} has no log{of_rank} with the number {side.log}.")
+    if side.step is not None and not _has_step(trace, side):
+        raise StepscopeError(f"{side.trace[0]} has no call of a graph in step {side.step}.")
+
+
+def _has_step(trace: Trace, side: Wanted) -> bool:
     """Return whether a graph was called in the step of a side."""
     logs = [log for log, _, _ in logs_of(trace, side)]
     return bool(sql.number(trace, _HAS_STEP, [side.step, logs]))
