@@ -13,7 +13,10 @@ from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import basename
 
 _RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+?)_at_(\d+)(?=$| )")
-_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
+_OF_A_LIBRARY = re.compile(
+    r"[/\\](?:(?:site|dist)-packages|lib(?:64)?[/\\]python3\.\d+t?|Python3\d+(?:-\w+)?[/\\]Lib)[/\\]|^<frozen "
+)
+"""Files of installed packages and of Python's own library."""
 
 
 class CompileEvent(NamedTuple):
@@ -35,7 +38,7 @@ class CompileEvent(NamedTuple):
     code: str | None
     frame_file: str | None
     stack: str | None
-    """Stack of the compile as JSON, outermost first; None if the compiled function belongs to the program."""
+    """Stack of the compile as JSON, outermost first. It may lack the frame that called the compiled function."""
     record: int | None
     """Record that reports the event."""
 
@@ -56,9 +59,21 @@ class CompileEvent(NamedTuple):
         """Return the compiled function's name, with the calling program line if it is PyTorch's or a library's."""
         if self.compile_id.endswith(NO_ID) and self.frame is None:
             return "a graph without a compile id"
-        caller = next((frame for frame in reversed(sql.json_value(self.stack) or []) if _is_own(frame["file"])), None)
-        called = f", called at {basename(caller['file'])}:{caller['line']}" if caller else ""
+        caller = self.caller
+        called = f", called at {basename(caller[0])}:{caller[1]}" if caller else ""
         return resumed_name(self.frame or f"frame {self.frame_id}") + called
+
+    @property
+    def caller(self) -> tuple[str, int] | None:
+        """Return the program's line that led to the call of a compiled function that is PyTorch's or a library's."""
+        if is_own(self.frame_file or ""):
+            return None
+        return next(((file, line) for file, line in reversed(self.lines_of_stack) if is_own(file)), None)
+
+    @property
+    def lines_of_stack(self) -> list[tuple[str, int]]:
+        """Return file and line of each frame of the stack."""
+        return [(frame["file"], frame["line"]) for frame in sql.json_value(self.stack) or []]
 
 
 def resumed_name(frame: str) -> str:
@@ -78,13 +93,12 @@ def list_compile_events(trace: Trace) -> list[CompileEvent]:
         " JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id"
         " LEFT JOIN records r ON r.record = e.record ORDER BY 7, e.log, e.record",
     )
-    events = map(CompileEvent._make, found)
-    return [event._replace(stack=None) if _is_own(event.frame_file or "") else event for event in events]
+    return list(map(CompileEvent._make, found))
 
 
-def _is_own(file: str) -> bool:
-    """Return whether the file belongs to the program rather than to PyTorch or an installed library."""
-    return not is_of_torch(file) and _INSTALLED.search(file) is None
+def is_own(file: str) -> bool:
+    """Return whether the file belongs to the program rather than to PyTorch, Python or an installed library."""
+    return not is_of_torch(file) and _OF_A_LIBRARY.search(file) is None
 
 
 def last_compiles(trace: Trace) -> dict[int, str]:

@@ -1,24 +1,28 @@
 """Dynamo ended a graph before the end of the function and ran a piece of the function in Python, or the whole function
-where it could not continue after that piece. There is one finding per cause and source line over the whole run. A
-tensor that the graph made and that the rest of the function takes as input is held by the Python frame until the
-function returns. The finding gives the size of such a tensor where launches ran after its last use. Tensors that a
-backward or a later call used, or that were never freed, are left out; a tensor that the function also returns cannot be
-told apart. The finding also names tensors of at least the same size that the rest of the function used first: the code
-after the graph made them, or the caller holds them as arguments. A break that holds nothing and takes much of each step
-has a finding of the kind break_in_hot_loop or synchronizing_call instead. The finding is information, and a warning if
-no function of a log was compiled to a graph, because each ran in Python like this or was left without operators, so
-that torch.compile had no effect there. It then tells the medians of the time of a step and of its part outside of
-optimizers of torch.optim and of waiting for a DataLoader, if there are four steps. Of other breaks it tells what the
-host work at the break takes of a typical step; of one for which Python runs the whole function, what the time between
-the calls of compiled graphs takes in which the function runs."""
+where it could not continue after that piece. There is one finding per cause and source line over the whole run, which
+also tells the graph breaks and recompiles of library functions that are called at this line. A tensor that the graph
+made and that the rest of the function takes as input is held by the Python frame until the function returns. The
+finding gives the size of such a tensor where launches ran after its last use. Tensors that a backward or a later call
+used, or that were never freed, are left out; a tensor that the function also returns cannot be told apart. The finding
+also names tensors of at least the same size that the rest of the function used first: the code after the graph made
+them, or the caller holds them as arguments. A break that holds nothing and takes much of each step has a finding of the
+kind break_in_hot_loop or synchronizing_call instead. The finding is information. It is a warning if the recompiles of
+library functions at its line took at least a second and 20 % of the time of all steps, or if no function of a log was
+compiled to a graph, because each ran in Python like this or was left without operators, so that torch.compile had no
+effect there. In the latter case it tells the medians of the time of a step and of its part outside of optimizers of
+torch.optim and of waiting for a DataLoader, if there are four steps. Of other breaks it tells what the host work at the
+break takes of a typical step; of one for which Python runs the whole function, what the time between the calls of
+compiled graphs takes in which the function runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope.viewer.compiles.queries.compiles import logs_without_effect
 from stepscope.viewer.compiles.queries.events import CompileEvent
+from stepscope.viewer.findings.compiles.called_at_breaks import called_at_breaks, what_is_called
 from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
@@ -34,7 +38,7 @@ from stepscope.viewer.findings.speed.costly_gaps import gaps_with_fallbacks
 from stepscope.viewer.findings.speed.costs import LEAST_STEPS, amount, facts_of, steady_runs
 from stepscope.viewer.findings.speed.hot_breaks import hot_breaks
 from stepscope.viewer.memory.queries.graphs import has_lifetimes
-from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.overview.rows import Finding, ProofLink, Severity
 from stepscope.viewer.speed.queries.plain_steps import PlainSteps, plain_steps
 from stepscope.viewer.speed.rows import RunSplit
 from stepscope.viewer.text.formats import basename, format_bytes, plural
@@ -50,7 +54,8 @@ _Place = tuple[str | None, int | None]
 
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per cause and line of source."""
-    events = evidence.compile_events("graph_break")
+    called = called_at_breaks(evidence)
+    events = [event for event in evidence.compile_events("graph_break") if not called.has(event)]
     held = None
     if events and has_lifetimes(evidence.trace):
         from stepscope.viewer.memory.queries.graph_breaks import held_across_breaks  # the import takes time
@@ -61,8 +66,17 @@ def find(evidence: Evidence) -> list[Timed]:
     groups = grouped(events, _cause)
     without_effect = logs_without_effect(evidence.trace) if events else set()
     plain = {log: plain_steps(evidence.trace, log) for log in without_effect}
-    found = [(group, _finding(group, held, plain, small.get((group[0].file, group[0].line)))) for group in groups]
-    return [one for group, one in found if (group[0].file, group[0].line) not in costly or one[1].proof]
+    found = []
+    for group in groups:
+        place = group[0].file, group[0].line
+        time_ns, finding = _finding(group, held, plain, small.get(place))
+        if place not in costly:
+            there = what_is_called(evidence.trace, called.events.get(place, ()))
+            severity: Severity = "warning" if there.is_costly else finding.severity
+            found.append((time_ns, replace(finding, severity=severity, proof=[*finding.proof, *there.proof])))
+        elif finding.proof:
+            found.append((time_ns, finding))
+    return found
 
 
 class _Part(NamedTuple):

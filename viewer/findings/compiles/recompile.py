@@ -10,6 +10,7 @@ from collections import Counter
 
 from stepscope.viewer.compiles.queries.compile_steps import compile_time, steps_of_compiles
 from stepscope.viewer.compiles.queries.events import CompileEvent
+from stepscope.viewer.findings.compiles.called_at_breaks import called_at_breaks
 from stepscope.viewer.findings.compiles.guard_changes import advice_lines, changes_text, guard_changes, reasons_of
 from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
@@ -37,7 +38,7 @@ def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per frame, over all logs in which it is the same."""
     limited = {(event.log, event.frame_id) for event in evidence.compile_events("recompile_limit")}
     costly = {(one.events[0].log, one.events[0].frame_id) for one in costly_recompiles(evidence)}
-    told = limited | costly
+    told = limited | costly | called_at_breaks(evidence).frames
     events = [event for event in evidence.compile_events("recompile") if (event.log, event.frame_id) not in told]
     frames = grouped(events, lambda event: (event.log, event.frame_id))
     return [_finding(evidence.trace, same[0], len(same)) for same in alike_in_logs(frames)]

@@ -12,6 +12,7 @@ from collections import Counter
 
 from stepscope.viewer.compiles.queries.compile_steps import compile_time, steps_of_compiles
 from stepscope.viewer.compiles.queries.events import CompileEvent
+from stepscope.viewer.findings.compiles.called_at_breaks import called_at_breaks
 from stepscope.viewer.findings.compiles.compile_fates import SEVERITIES, Fates
 from stepscope.viewer.findings.compiles.guard_changes import advice_lines, changes_text, guard_changes, reasons_of
 from stepscope.viewer.findings.evidence import (
@@ -42,7 +43,8 @@ _LIMIT = re.compile(r"(?:currently set to|limit[^\d\n]{0,40}\()\s*(\d{1,9})")
 
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per frame, over all logs in which it is the same."""
-    frames = grouped(evidence.compile_events("recompile_limit"), _frame)
+    called = called_at_breaks(evidence)
+    frames = grouped((one for one in evidence.compile_events("recompile_limit") if not called.has(one)), _frame)
     if not frames:
         return []
     recompiles = {_frame(same[0]): same for same in grouped(evidence.compile_events("recompile"), _frame)}

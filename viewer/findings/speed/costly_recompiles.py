@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from stepscope.viewer.compiles.queries.compile_steps import compile_time, steps_of_compiles
 from stepscope.viewer.compiles.queries.events import CompileEvent
+from stepscope.viewer.findings.compiles.called_at_breaks import LEAST_RECOMPILE_NS, LEAST_RUN_SHARE, called_at_breaks
 from stepscope.viewer.findings.evidence import Evidence, grouped
 from stepscope.viewer.speed.queries.runs import run_splits
 from stepscope.viewer.speed.rows import RunSplit
 
-LEAST_RUN_SHARE, LEAST_RECOMPILE_NS = 0.2, 1_000_000_000
 LEAST_STEPS, STEP_SHARE = 3, 0.25
 
 
@@ -30,6 +30,7 @@ def costly_recompiles(evidence: Evidence) -> list[CostlyRecompiles]:
     if not events or not evidence.is_recorded:
         return []
     limited = {(event.log, event.frame_id) for event in evidence.compile_events("recompile_limit")}
+    limited |= called_at_breaks(evidence).frames
     runs = {run.log: run for run in run_splits(evidence.trace)}
     frames = grouped(events, lambda event: (event.log, event.frame_id))
     found = [

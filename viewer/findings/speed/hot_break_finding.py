@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from stepscope.viewer.compiles.queries.break_text import hints_in
+from stepscope.viewer.findings.compiles.called_at_breaks import called_at_breaks, what_is_called
 from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, place_of
 from stepscope.viewer.findings.speed.costs import amount, facts_of, severity_of, step_page
 from stepscope.viewer.findings.speed.hot_breaks import HotBreak, hot_breaks
@@ -39,6 +40,8 @@ def _finding(evidence: Evidence, one: HotBreak, kind: str, rule: str) -> Timed:
         else f"host work at the graph break in {place}"
     )
     hints = hints_in(first.text)
+    called = called_at_breaks(evidence).events.get((first.file, first.line), ())
+    more = what_is_called(evidence.trace, called).proof
     return first.time_ns, Finding(
         kind=kind,
         severity=severity_of(one.share),
@@ -51,7 +54,7 @@ def _finding(evidence: Evidence, one: HotBreak, kind: str, rule: str) -> Timed:
             "cause": first.cause,
             "explanation": first.text[:2000],
         },
-        proof=[f"PyTorch's hint: {' '.join(hints[0].split())}"] if hints else [],
+        proof=[*([f"PyTorch's hint: {' '.join(hints[0].split())}"] if hints else []), *more],
         links=[ProofLink("open the graph break", f"/graph-breaks?break={first.record}")],
         **{**place_of(first), "page": step_page(evidence, run)},
     )

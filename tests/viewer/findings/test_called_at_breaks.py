@@ -1,0 +1,99 @@
+"""What Dynamo does in functions of libraries because of a graph break is told with that break, and not once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stepscope.viewer.compiles.queries.events import is_own
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
+from tests.logs.synthetic import LogBuilder
+
+Open = Callable[[LogBuilder | bytes], Trace]
+LIBRARY = "/usr/lib/python3.11/logging/__init__.py"
+FILES = {"/src/train.py": 7, "/src/model.py": 8, LIBRARY: 9}
+Line = tuple[str, int, str]
+TRAIN, MODEL, CALL = ("/src/train.py", 20, "main"), ("/src/model.py", 10, "forward"), ("/src/model.py", 12, "forward")
+
+
+def broken(
+    log: LogBuilder, frame: int, number: int, stack: list[Line], line: Line, again: str | None = None, ms: int = 1
+) -> None:
+    """Add a compile of the last function of a stack, in which the graph breaks at a line, after a guard failed."""
+    ids: Any = {"frame_id": frame, "frame_compile_id": number, "attempt": 0}
+    frames = [{"line": at, "name": name, "filename": FILES[file], "loc": ""} for file, at, name in stack]
+    log.torch("dynamo_start", {"stack": frames}, **ids)
+    file, at, name = line
+    reason = f'Call of {name}\n\nUser code traceback:\n  File "{file}", line {at}, in {name}\n    call()\n\n'
+    log.artifact("dynamo_graph_break_reason", reason.encode(), "string", **ids)
+    if again:
+        log.artifact("recompile_reasons", f"{frame}/{number - 1}: {again}".encode(), **ids)
+    metrics = {
+        "co_name": stack[-1][2], "co_filename": stack[-1][0], "co_firstlineno": stack[-1][1], "fail_type": None,
+        "fail_reason": None, "restart_reasons": [], "has_guarded_code": True, "duration_us": 1000 * ms,
+    }  # fmt: skip
+    log.torch("compilation_metrics", metrics, **ids)
+
+
+def program(*called: tuple[list[Line], Line]) -> LogBuilder:
+    """A model that breaks at its line 12, and then functions of a library, each with its stack and the break in it."""
+    log = LogBuilder()
+    for file, number in FILES.items():
+        log.torch("str", [file, number])
+    broken(log, 0, 0, [TRAIN, MODEL], CALL)
+    for frame, (stack, line) in enumerate(called, 1):
+        broken(log, frame, 0, stack, line)
+    return log
+
+
+def found(trace: Trace) -> list[Finding]:
+    return [one for one in all_findings(trace) if one.kind in ("graph_break", "recompile", "recompile_limit")]
+
+
+INFO, EMIT = (LIBRARY, 100, "info"), (LIBRARY, 200, "emit")
+
+
+def test_functions_that_are_called_at_the_line_of_a_break_are_told_with_it(opened: Open) -> None:
+    """The stack of the first lacks its caller, as PyTorch's do."""
+    log = program(([TRAIN, INFO], (LIBRARY, 101, "info")), ([TRAIN, CALL, EMIT], (LIBRARY, 201, "emit")))
+    broken(log, 2, 1, [TRAIN, CALL, EMIT], (LIBRARY, 201, "emit"), "now == 1.5")
+    (finding,) = found(opened(log))
+    assert finding.title == "Graph break in forward (model.py:10): Call of forward"
+    assert finding.proof[0] == "Dynamo also breaks graphs in library functions that are called there: info and emit."
+
+
+@pytest.mark.parametrize(("ms", "severity"), [(900, "info"), (1100, "warning")])
+def test_recompiles_of_functions_that_are_called_there_can_cost_much(opened: Open, ms: int, severity: str) -> None:
+    log = program(([TRAIN, CALL, EMIT], (LIBRARY, 201, "emit")))
+    broken(log, 1, 1, [TRAIN, CALL, EMIT], (LIBRARY, 201, "emit"), "now == 1.5", ms)
+    (finding,) = found(opened(log))
+    assert finding.severity == severity
+    assert finding.proof[1].startswith("1 recompile of emit, called there, took ")
+
+
+def test_library_functions_that_are_called_elsewhere_have_findings_of_their_own(opened: Open) -> None:
+    other = ("/src/train.py", 30, "evaluate")
+    _, finding = found(opened(program(([other, ("/src/train.py", 31, "log"), EMIT], (LIBRARY, 201, "emit")))))
+    assert finding.title.startswith("Graph break in emit (__init__.py:200), called at train.py:31")
+
+
+def test_functions_of_the_program_have_findings_of_their_own(opened: Open) -> None:
+    helper = ("/src/model.py", 50, "helper")
+    assert len(found(opened(program(([TRAIN, CALL, helper], ("/src/model.py", 51, "helper")))))) == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("/home/me/project/model.py", True), ("/home/me/lib/model.py", True), (LIBRARY, False),
+        ("/opt/lib64/python3.14t/contextlib.py", False), ("/x/lib/python3.11/site-packages/timm/layers.py", False),
+        (r"C:\Python312\Lib\contextlib.py", False), (r"C:\Users\me\Lib\model.py", True),
+        ("<frozen importlib._bootstrap>", False), ("<string>", True),
+    ],
+)  # fmt: skip
+def test_files_of_the_program(file: str, expected: bool) -> None:
+    assert is_own(file) is expected

@@ -1,0 +1,95 @@
+"""Finds what Dynamo did in functions of libraries only because a graph break of the program makes Python call them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from stepscope.viewer.compiles.queries.compile_steps import compile_time
+from stepscope.viewer.compiles.queries.events import CompileEvent, is_own
+from stepscope.viewer.findings.evidence import Evidence
+from stepscope.viewer.speed.queries.runs import run_splits
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import format_ns, plural
+
+Place = tuple[str | None, int | None]
+_FUNCTION = re.compile(r"^(?:torch_dynamo_resume_in_)?(.+?)(?:_at_\d+)?(?= \(|$)")
+LEAST_RUN_SHARE, LEAST_RECOMPILE_NS = 0.2, 1_000_000_000
+"""Minimum of the time of recompiles from which on they take much of a run."""
+_KINDS = ("graph_break", "recompile", "recompile_limit")
+_MOST_NAMES = 4
+
+
+class CalledAtBreaks(NamedTuple):
+    """Frames of libraries that the program calls at the line of a graph break: Dynamo compiles them by themselves, as
+    it would inline them without the break."""
+
+    frames: set[tuple[int, str]]
+    """Log and frame id."""
+    events: Mapping[Place, list[CompileEvent]]
+    """What happened in these frames, by the line of the break."""
+
+    def has(self, event: CompileEvent) -> bool:
+        return (event.log, event.frame_id) in self.frames
+
+
+def called_at_breaks(evidence: Evidence) -> CalledAtBreaks:
+    """Return the frames of libraries whose graph breaks and recompiles belong to a graph break of the program."""
+    return evidence.trace.once(_called_at_breaks)
+
+
+def _called_at_breaks(trace: Trace) -> CalledAtBreaks:
+    evidence = Evidence(trace)
+    breaks = [one for one in evidence.compile_events("graph_break") if is_own(one.file or "") and one.line is not None]
+    events: defaultdict[Place, list[CompileEvent]] = defaultdict(list)
+    for event in (event for kind in _KINDS for event in evidence.compile_events(kind)) if breaks else ():
+        cause = None if event.caller is None or is_own(event.file or "") else _cause(event, breaks)
+        if cause is not None:
+            events[cause.file, cause.line].append(event)
+    return CalledAtBreaks({(one.log, one.frame_id) for same in events.values() for one in same}, events)
+
+
+def _cause(event: CompileEvent, breaks: Iterable[CompileEvent]) -> CompileEvent | None:
+    """Return the break at whose line a frame was called: the line is in its stack or, as the stack lacks the caller of
+    the frame, it is that of the last break before, if that happened in a call from the same frames."""
+    stack = event.lines_of_stack
+    earlier = [one for one in breaks if one.log == event.log and one.time_ns <= event.time_ns]
+    at_line = next((one for one in earlier if (one.file, one.line) == event.caller), None)
+    if at_line is not None or not earlier:
+        return at_line
+    last = max(earlier, key=lambda one: one.time_ns)
+    outer = last.lines_of_stack[:-1]
+    return last if outer and stack[: len(outer)] == outer else None
+
+
+class Called(NamedTuple):
+    """What the finding about a graph break says of the frames that are called there."""
+
+    proof: list[str]
+    is_costly: bool
+    """Whether compiling them again took much of the run."""
+
+
+def what_is_called(trace: Trace, events: Sequence[CompileEvent]) -> Called:
+    broken = _functions(event for event in events if event.kind == "graph_break")
+    again = [event for event in events if event.kind == "recompile"]
+    found = [f"Dynamo also breaks graphs in library functions that are called there: {broken}."] if broken else []
+    took_ns = compile_time(trace, [(event.log, event.compile_id) for event in again]) if again else None
+    if not took_ns:
+        return Called(found, False)
+    run_ns = next((run.duration_ns for run in run_splits(trace) if run.log == again[0].log), 0)
+    of_run = f" of the {format_ns(run_ns)} of this run" if took_ns <= run_ns else ""
+    what = f"{plural(len(again), 'recompile')} of {_functions(again)}, called there,"
+    is_costly = took_ns >= max(LEAST_RECOMPILE_NS, LEAST_RUN_SHARE * run_ns)
+    return Called([*found, f"{what} took {format_ns(took_ns)}{of_run}."], is_costly)
+
+
+def _functions(events: Iterable[CompileEvent]) -> str:
+    names = [match[1] for event in events if (match := _FUNCTION.match(event.frame or ""))]
+    known = list(dict.fromkeys(names))
+    shown = known[:_MOST_NAMES]
+    if len(known) > _MOST_NAMES:
+        return f"{', '.join(shown)} and {len(known) - _MOST_NAMES} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
