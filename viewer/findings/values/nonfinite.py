@@ -1,19 +1,20 @@
 """The finding names the first launch that wrote a NaN although none of its inputs holds one; all of its inputs were
-read. If one of its inputs holds an infinity, that infinity caused the NaN. A NaN among the inputs of a graph is
-traced back through graphs, backward passes and steps to an earlier tensor of the same log with the same statistics;
-if there is none, the NaN came from outside. If an input was not read, or was only sampled, or if the launch writes
-an input of the graph whose earlier content was not read, the launch is where the NaN was first seen, and its origin
-is unknown; if the same log has an earlier NaN, a later one of this sort counts as its effect, and there is no finding
-if the launch reads memory that nothing wrote (uninitialised_read). An infinity that
-caused no NaN is reported only if all inputs that were read are finite; -inf, in addition, only if the launch has no
-masking operator (where, masked_fill, full, triu, ...) or its kernel does not contain -inf. A NaN or infinite
-constant that the source of a kernel with finite inputs computes with, or a division by the constant 0, is told as
-the cause. The finding is critical if the call of the graph leaves the value behind, and a warning otherwise, or if
-the infinity may be meant: that of a logarithm or a division, a constant, and -inf whose origin is unknown. It is
-information only if a NaN came in with an input, the launches that read it test for NaN (isnan, nan_to_num, nansum,
-...), and no launch of the log wrote one. Launches of one log that compute the same operators of the same lines of
-the model share a finding. The backward of an operator that makes NaN in the steps in which the operator made it is a
-part of the operator's finding."""
+read. If one of its inputs holds an infinity, that infinity caused the NaN. A NaN among the inputs of a graph is traced
+back through graphs, backward passes and steps to an earlier tensor of the same log with the same statistics; if there
+is none, the NaN came from outside. If an input was not read, or was only sampled, or if the launch writes an input of
+the graph whose earlier content was not read, the launch is where the NaN was first seen, and its origin is unknown; if
+the same log has an earlier NaN, a later one of this sort counts as its effect, and there is no finding if the launch
+reads memory that nothing wrote (uninitialised_read). An infinity that caused no NaN is reported only if all inputs that
+were read are finite; -inf, in addition, only if the launch has no masking operator (where, masked_fill, full, triu,
+...) or its kernel does not contain -inf. A NaN or infinite constant that the source of a kernel with finite inputs
+computes with, or a division by the constant 0, is told as the cause. The finding is critical if the call of the graph
+leaves the value behind, and a warning otherwise, or if the infinity may be meant: that of a logarithm or a division, a
+constant, and -inf whose origin is unknown. It is information only if a NaN came in with an input, the launches that
+read it test for NaN (isnan, nan_to_num, nansum, ...), and no launch of the log wrote one. Launches of one log that
+compute the same operators of the same lines of the model share a finding. The backward of an operator that makes NaN in
+the steps in which the operator made it is a part of the operator's finding. So is a NaN that came in after an infinity
+had left a graph in the same step a part of the infinity's finding, which is critical then, and an overflow in a call in
+which another overflow becomes NaN."""
 
 from __future__ import annotations
 
@@ -28,7 +29,6 @@ from stepscope.viewer.findings.values import nonfinite_titles as titles
 from stepscope.viewer.findings.values.nonfinite_chain import chain
 from stepscope.viewer.findings.values.operations import Bad, operation, operators, place, source_line
 from stepscope.viewer.findings.values.origins import Case, Hop, How, Origin, Tracer
-from stepscope.viewer.graphs.queries.graphs import graph_row
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.nonfinite import (
@@ -84,7 +84,27 @@ def _joined(tracer: Tracer, cases: Sequence[Case]) -> list[Case]:
         first = forward or joined.setdefault(_cause_and_effect(tracer, case), case)
         if first is not case:
             first.add(case)
-    return list(joined.values())
+    return _without_effects(tracer, list(joined.values()))
+
+
+def _without_effects(tracer: Tracer, cases: list[Case]) -> list[Case]:
+    """Return the cases without those that are told with another one: a NaN that came in after an infinity had left a
+    graph in the same step, and an overflow in a call in which another overflow becomes NaN."""
+    told: list[Case] = []
+    for case in cases:
+        launch, step = case.hop.flow.launch, case.hop.flow.step
+        left = [one for one in cases if not one.is_nan and one.how == "made" and one.leaves and step in one.steps]
+        before = [one for one in left if one.hop.flow.launch < launch]
+        if case.is_nan and case.how == "came in" and before:
+            max(before, key=lambda one: one.hop.flow.launch).came_back = case
+            told.append(case)
+        if not case.is_nan and titles.is_overflow(tracer, case.hop):
+            call = case.hop.flow.call
+            nan = next((one for one in cases if one.grown_from and call == one.hop.flow.call), None)
+            if nan is not None and nan.grown_from is not None and titles.is_overflow(tracer, nan.grown_from.first):
+                nan.overflows.append(case.hop)
+                told.append(case)
+    return [case for case in cases if not any(case is one for one in told)]
 
 
 def _is_its_backward(tracer: Tracer, case: Case, earlier: Case) -> bool:
@@ -196,8 +216,7 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
     site, where = tracer.site(flow.site), launch_place(trace, flow.launch)
     written, is_used = case.hop.row.moment == "after", argument.argument >= 0
     name, left_out = text.label(argument), tracer.left_out(site)
-    graph = graph_row(trace, site.graph)
-    told = titles.Told(tracer, case, graph)
+    told = titles.Told(tracer, case)
     proof: dict[str, Any] = {
         "step": flow.step,
         "launch": flow.launch,
@@ -251,7 +270,7 @@ def _severity(tracer: Tracer, case: Case) -> Any:
     """Return the severity; some infinities may be intended: log(0), a division by 0, a mask that was not read."""
     if not case.leaves:
         return "info" if case.is_nan and case.how == "came in" and tracer.stops(case.hop) else "warning"
-    if case.is_nan:
+    if case.is_nan or case.came_back is not None:
         return "critical"
     if case.how == "not known" and not case.hop.row.positive_infinity:
         return "warning"

@@ -26,9 +26,9 @@ from stepscope.viewer.findings.values.origins import (
     kept_by_unwritten,
     nan_rows,
 )
-from stepscope.viewer.graphs.queries.graphs import graph_label
+from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row
 from stepscope.viewer.graphs.queries.program_names import program_names
-from stepscope.viewer.graphs.rows import GraphRow, SourceLine
+from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import ProofLink
 from stepscope.viewer.text.formats import steps_text
 from stepscope.viewer.values.queries.values import LIMITS
@@ -40,14 +40,17 @@ _MASKS = ("masked_fill", "where")
 
 @dataclass(frozen=True)
 class Told:
-    """What is said about one case; `graph` is that of its launch."""
+    """What is said about one case."""
 
     tracer: Tracer
     case: Case
-    graph: GraphRow | None
 
     def title(self) -> str:
         """Return the cause, then the effect: ``fp16 overflow in matmul (a.py:3) becomes NaN in softmax (a.py:5)``."""
+        back = self.case.came_back
+        return self._title() + (f", and NaN later comes in with {self._came_in(back.hop)}" if back else "")
+
+    def _title(self) -> str:
         case, hop = self.case, self.case.hop
         written, name, op, at = hop.row.moment == "after", self._label(hop), self._name(hop), self._at(hop)
         words = text.what(nan_rows(hop.flow) if case.is_nan and written else [hop.row])
@@ -55,16 +58,14 @@ class Told:
         if case.how == "came in":
             first_use = "no recorded launch uses it" if hop.argument.argument < 0 else f"first used in {op}{at}"
             first_use += ", in a kernel that tests for NaN and passes none on" if self.tracer.stops(hop) else ""
-            role = self._role(hop)
-            known = name if name.startswith(f"{role} of ") else f"{role} {name}"
-            return f"{words} came in with {known} of {self._graph()}, {steps}: {first_use}"
+            return f"{words} came in with {self._came_in(hop)}, {steps}: {first_use}"
         if not written:
             return f"{words} first seen in input {name} of {op}{at}, {steps}"
         if case.how == "not known":
             return f"{words} first seen in the output of {op}{at}, {steps}{self._before()}"
         if case.grown_from is not None:
             return self._grown(case.grown_from, f"{op}{at}", steps)
-        if self._is_overflow(hop):
+        if is_overflow(self.tracer, hop):
             return f"{short_dtype(hop.row.dtype)} overflow in {op}{at}, {steps}"
         if (masked := self._masked(hop)) is not None:
             mask, rows, count = masked
@@ -82,10 +83,16 @@ class Told:
         if hop.row.moment == "before":
             return [text.describe(self._label(hop), hop.row)]
         if grown is not None:
-            return [self._wrote(grown.first), self._wrote(hop)]
+            return [self._wrote(grown.first), self._wrote(hop), *self._overflows()]
         read = "; ".join(text.read(hop.flow.inputs, self._namer(hop))[:_MOST_READ])
         inputs = [f"the inputs of {self._name(hop)} are {read}"] if read else []
-        return [*inputs, self._wrote(hop), *self._kept(hop)]
+        back = self.case.came_back
+        came_back = [f"later in the step, {text.describe(self._label(back.hop), back.hop.row)} came in"] if back else []
+        return [*inputs, self._wrote(hop), *self._kept(hop), *came_back]
+
+    def _overflows(self) -> list[str]:
+        places = dict.fromkeys(f"{self._name(hop)}{self._at(hop)}" for hop in self.case.overflows)
+        return [f"values also overflow in {place} in the same call" for place in places]
 
     def _kept(self, hop: Hop) -> list[str]:
         """Return a line about each input of the graph that a launch only writes, and maybe not completely."""
@@ -119,7 +126,7 @@ class Told:
             return f"{words} that came in with {name} {becomes} NaN in {where}, {steps}"
         if first.row.moment == "before":
             return f"{words} in input {name} of {op}{at} {becomes} NaN in {where}, {steps}"
-        if self._is_overflow(first):
+        if is_overflow(self.tracer, first):
             return f"{short_dtype(first.row.dtype)} overflow in {op}{at} becomes NaN in {where}, {steps}"
         constant = self.tracer.constant(first)
         return f"{words} from {f'{constant} in ' if constant else ''}{op}{at} {becomes} NaN in {where}, {steps}"
@@ -147,13 +154,6 @@ class Told:
             return ""
         first = self.case.grown_from.first
         return f"; the {text.what([first.row])} in {self._label(first)} was there before"
-
-    def _is_overflow(self, hop: Hop) -> bool:
-        """Return whether finite inputs gave an infinity that only means that the dtype ends."""
-        made = hop.row.moment == "after" and text.is_infinite(hop.row) and not bad_inputs(hop.flow, text.is_bad)
-        can = overflows(operation(self.tracer.site(hop.flow.site), bad="inf", backward=self._is_backward(hop)))
-        is_known = made and can and hop.row.dtype in LIMITS and not self.tracer.unread(hop.flow)
-        return is_known and self.tracer.constant(hop) is None
 
     def _wrote(self, hop: Hop) -> str:
         """Return a line such as ``softmax (in a kernel of 11 operators) wrote buf4: NaN 118 of 8,192, first at 0``."""
@@ -201,11 +201,27 @@ class Told:
     def _is_backward(self, hop: Hop) -> bool:
         return self.tracer.phase(self.tracer.site(hop.flow.site).graph) == "backward"
 
-    def _graph(self) -> str:
-        if self.graph is None:
+    def _came_in(self, hop: Hop) -> str:
+        """Return text like ``gradient of output 0 (tangents_1) of graph 0/0 backward``."""
+        name, role = self._label(hop), self._role(hop)
+        known = name if name.startswith(f"{role} of ") else f"{role} {name}"
+        return f"{known} of {self._graph(hop)}"
+
+    def _graph(self, hop: Hop) -> str:
+        graph = graph_row(self.tracer.trace, self.tracer.site(hop.flow.site).graph)
+        if graph is None:
             return "a graph"
-        label = graph_label(self.graph.graph, self.graph.compile_id, self.graph.phase)
+        label = graph_label(graph.graph, graph.compile_id, graph.phase)
         return label if label.startswith("graph ") else f"graph {label}"
+
+
+def is_overflow(tracer: Tracer, hop: Hop) -> bool:
+    """Return whether finite inputs gave an infinity that only means that the dtype ends."""
+    site = tracer.site(hop.flow.site)
+    made = hop.row.moment == "after" and text.is_infinite(hop.row) and not bad_inputs(hop.flow, text.is_bad)
+    can = overflows(operation(site, bad="inf", backward=tracer.phase(site.graph) == "backward"))
+    is_known = made and can and hop.row.dtype in LIMITS and not tracer.unread(hop.flow)
+    return is_known and tracer.constant(hop) is None
 
 
 def _launch_page(hop: Hop) -> str:

@@ -85,6 +85,10 @@ class Case:
     leaves: bool = False
     explains: list[int] = field(default_factory=list)
     """Other launches that it reached."""
+    came_back: Case | None = None
+    """A NaN that came in from outside of compiled code after this infinity left a graph, in the same step."""
+    overflows: list[Hop] = field(default_factory=list)
+    """Other launches of the call in which too large values overflow."""
 
     def add(self, same: Case) -> None:
         """Add another case with the same cause and effect."""
