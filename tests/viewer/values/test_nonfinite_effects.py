@@ -1,0 +1,53 @@
+"""NaN and infinities that are told with what caused them, and not in findings of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stepscope.viewer.store.trace import Trace
+from tests.logs.synthetic import LogBuilder
+from tests.logs.value_logs import ALL_NAN, NAN, PLUS, Program, ValueLog, attention
+from tests.viewer.values.test_nonfinite import HALF, OVERFLOWN, found, only
+
+Open = Callable[[LogBuilder | bytes], Trace]
+
+
+def test_an_overflow_beside_one_that_becomes_nan_is_told_with_it(opened: Open) -> None:
+    program = attention()
+    program.launch("extern_kernels.mm", ["primals_4"], ["buf3"], aten=["aten.mm"])
+    log = ValueLog(program)
+    log.call(program, primals_1=HALF, primals_4=HALF, buf0=OVERFLOWN, buf1=NAN, buf2=NAN, buf3=OVERFLOWN)
+    finding = only(opened, log)
+    assert finding.title == "fp16 overflow in matmul (model.py:10) becomes NaN in softmax (model.py:11), step 0"
+    assert finding.proof[-1].startswith("values also overflow in matmul (model.py:")
+    log = ValueLog(program)
+    log.call(program, primals_4=HALF, buf1=NAN, buf2=NAN, buf3=OVERFLOWN)
+    assert len(found(opened, log)) == 2, "the NaN is not of an overflow"
+
+
+@pytest.mark.parametrize("is_after", [True, False])
+def test_nan_that_comes_in_after_an_infinity_left_a_graph(opened: Open, is_after: bool) -> None:
+    """Code outside of the graphs may have made it of the infinity."""
+    program = Program().launch("aten.log", ["primals_1"], ["buf0"], aten=["aten.log"])
+    program.launch("extern_kernels.mm", ["primals_2"], ["buf1"], aten=["aten.mm"])
+    log = ValueLog(program)
+    infinity: Any = {"buf0": PLUS}
+    nan: Any = {"primals_2": NAN, "buf1": ALL_NAN}
+    for values in (infinity, nan) if is_after else (nan, infinity):
+        log.call(program, 3, **values)
+    findings = found(opened, log)
+    came_in = "NaN came in with input or parameter primals_2 of graph 0/0 forward, step 3: first used in matmul"
+    if is_after:
+        (finding,) = findings
+        assert (finding.severity, finding.title) == (
+            "critical",
+            "+inf is made in log (model.py:10), step 3, and NaN later comes in with input or parameter primals_2 of"
+            " graph 0/0 forward",
+        )
+        assert finding.proof[-1].startswith("later in the step, primals_2 NaN ")
+    else:
+        assert [one.severity for one in findings] == ["critical", "warning"]
+        assert findings[0].title.startswith(came_in)
