@@ -14,6 +14,9 @@ def pattern_of(text: str) -> str:
 
 
 def often(count: int, texts: int) -> str:
-    """Return how often something happened, such as ``12 times, with 3 different names or numbers``; empty for once."""
+    """Return how often something happened, such as ``12 times, in 3 variants with other names or numbers``, if
+    there were as many different texts; empty for once."""
     times = f"{count:,} times" if count > 1 else ""
-    return f"{times}, with {texts:,} different names or numbers" if texts > 1 else times
+    if texts < 2:
+        return times
+    return f"{times}, {'each' if texts == count else f'in {texts:,} variants'} with other names or numbers"

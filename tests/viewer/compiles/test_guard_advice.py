@@ -22,6 +22,7 @@ from stepscope.viewer.compiles.queries.guard_text import failed_guards
         ("GLOBAL_STATE changed: num_threads", [], "GLOBAL_STATE changed: num_threads", "torch.set_num_threads once"),
         ("GLOBAL_STATE changed: allow_tf32", [], "GLOBAL_STATE changed: allow_tf32", "precision of matrix products"),
         ("lifetime of self", [], "Cache line invalidated because L['self'] got deallocated", "create self once"),
+        ("requires_grad of x", ["True", "False"], "tensor 'x' requires_grad mismatch", "combination of inputs"),
         ("___check_type_id(x, 1)", [], "___check_type_id(x, 1)", "type of this object"),
     ],
 )
@@ -41,6 +42,14 @@ def test_what_is_not_known_has_no_advice() -> None:
         ("L['self'].step == 0", "self.step", "0"),
         ("L['xs'][0] == L['n']", "xs[0]", "L['n']"),
         ("options.L['a'] == 1", "options.L['a']", "1"),
+        ("L['self']._modules['head']._buffers['mean'] == 1", "self.head.mean", "1"),
+        (
+            "tensor 'self._modules['7']._parameters['bias']' requires_grad mismatch. expected requires_grad=1. Guard"
+            " failed on a parameter, consider using torch._dynamo.config.force_parameter_static_shapes = False",
+            "requires_grad of self.7.bias",
+            "True",
+        ),
+        ("tensor 'x' requires_grad mismatch. expected requires_grad=0", "requires_grad of x", "False"),
     ],
 )
 def test_variables_of_guards_have_their_names_in_the_program(guard: str, source: str, expected: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.viewer.graphs.queries.program_names import program_expression, program_names
+from stepscope.viewer.graphs.queries.program_names import in_wrapped_module, program_expression, program_names
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder
@@ -162,6 +162,18 @@ def test_a_graph_that_runs_as_dynamo_made_it_has_its_names(opened: Open) -> None
 )
 def test_expressions_read_as_the_program_writes_them(source: str, said: str) -> None:
     assert program_expression(source) == said
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("/x/site-packages/torch/_dynamo/external_utils.py", "self.2.weight of fn"),
+        ("/src/model.py", "fn.2.weight of fn"),
+        (None, "fn.2.weight of fn"),
+    ],
+)
+def test_parts_of_a_module_that_dynamo_compiles_through_a_function(file: str | None, said: str) -> None:
+    assert in_wrapped_module(file, "fn.2.weight of fn") == said
 
 
 @pytest.mark.skipif(sample_logs() is None, reason="the sample logs are not here")

@@ -69,8 +69,8 @@ def test_gaps_that_are_alike_are_one_line(opened: Open) -> None:
     verdict, _, gaps = text.partition("\nNot recorded\n")
     shown = " ".join(gaps.split("\n\n")[0].split())
     assert [part.count("durations of the launches of") for part in (verdict, gaps)] == [1, 1]
-    assert "Not recorded (3 times, with 2 different names or numbers): durations" in " ".join(verdict.split())
-    assert "belong together (3 times, with 2 different names or numbers)" in shown
+    assert "Not recorded (3 times, in 2 variants with other names or numbers): durations" in " ".join(verdict.split())
+    assert "belong together (3 times, in 2 variants with other names or numbers)" in shown
     assert "values inside a CUDA graph: the graph was captured before" in shown
     assert all(len(line) <= 100 for line in gaps.splitlines())
 

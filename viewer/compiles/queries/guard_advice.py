@@ -41,6 +41,8 @@ def advice(source: str, values: Sequence[str], guard: str) -> str | None:
         return next((told for name, told in _SETTINGS.items() if name in guard), _STATE)
     if "___check_type_id" in guard or guard.startswith("type("):
         return "Each type of this object needs a graph of its own."
+    if source.startswith("requires_grad of "):
+        return "Each combination of inputs and parameters that require gradients needs a graph of its own."
     if source.startswith(FREED):
         return (
             f"Code that is compiled for an object goes with it: create {source.removeprefix(FREED)} once, and keep it "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 _FAILED = re.compile(r"^((?:r\d+:)?!?[\d/]+): (.*)$")
 _MISMATCH = re.compile(r"^tensor '(.+?)' (size|stride) mismatch at index (\d+)\. expected (\S+), actual (\S+?)\.?$")
+_GRADIENT = re.compile(r"^tensor '(.+?)' requires_grad mismatch\. expected requires_grad=(0|1)\b")
 _OTHER_MISMATCH = re.compile(r"^tensor '(.+?)' (.+?) mismatch\. expected (.+), actual (.+?)\.?$")
 _IDENTITY = re.compile(r"^___check_(type|obj)_id\((.+), \d+\)")
 """A guard whose number is an address, which differs between processes."""
@@ -16,6 +17,8 @@ FREED = "lifetime of "
 _EQUALS = re.compile(r"^([^=!<>]+?) == (.+)$")
 _COMMENT = re.compile(r"\s{2,}# (.*)$")
 _HINT = re.compile(r"\(HINT: (.*)\)\s*$", re.S)
+_MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
+"""A part of a module as guards name it."""
 _VARIABLE = re.compile(r"(?<![\w.\])])[LG]\['([^']+)'\]")
 """A local or global variable as guards name it."""
 
@@ -48,8 +51,9 @@ def failed_guards(text: str) -> list[FailedGuard]:
 
 
 def same_source(symbol_source: str) -> str:
-    """Return a symbol's source as guards name it: ``x.size()[0]`` for ``L['x'].size()[0]``."""
-    return _VARIABLE.sub(r"\1", symbol_source)
+    """Return a source as the program names it: ``x.size()[0]`` for ``L['x'].size()[0]``, ``self.head.bias`` for
+    ``L['self']._modules['head']._parameters['bias']``."""
+    return _MEMBER.sub(r".\1", _VARIABLE.sub(r"\1", symbol_source))
 
 
 def _guard(against: str | None, text: str) -> FailedGuard:
@@ -60,6 +64,9 @@ def _guard(against: str | None, text: str) -> FailedGuard:
     if match := _MISMATCH.match(guard):
         source = f"{same_source(match[1])}.{match[2]}()[{match[3]}]"
         expected, actual = match[4], match[5]
+    elif match := _GRADIENT.match(guard):
+        source = f"requires_grad of {same_source(match[1])}"
+        expected, actual = ("True", "False") if match[2] == "1" else ("False", "True")
     elif match := _OTHER_MISMATCH.match(guard):
         source, expected, actual = f"{match[2]} of {same_source(match[1])}", match[3], match[4]
     elif match := _IDENTITY.match(guard):

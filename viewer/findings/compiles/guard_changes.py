@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.compiles.queries.guard_advice import advice
 from stepscope.viewer.compiles.queries.guard_text import FREED, FailedGuard, failed_guards
 from stepscope.viewer.findings.evidence import grouped
+from stepscope.viewer.graphs.queries.program_names import in_wrapped_module
 from stepscope.viewer.text.formats import plural
 
 _MOST_VALUES = 5
@@ -82,7 +83,8 @@ def advice_lines(changes: Sequence[GuardChange]) -> list[str]:
 
 
 def _first_guard(event: CompileEvent, reason: str) -> FailedGuard:
-    return failed_guards(f"{event.compile_id}: {reason}")[0]
+    guard = failed_guards(f"{event.compile_id}: {reason}")[0]
+    return replace(guard, source=in_wrapped_module(event.frame_file, guard.source))
 
 
 def _change(guards: Sequence[FailedGuard]) -> GuardChange:

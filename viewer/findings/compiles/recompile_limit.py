@@ -62,6 +62,8 @@ def _frame(event: CompileEvent) -> tuple[int, str]:
 def _finding(trace: Trace, group: list[CompileEvent], recompiles: list[CompileEvent], logs: int, fates: Fates) -> Timed:
     """Return the finding of one frame. `recompiles` are all reasons, those of the refused compiles included."""
     first = group[0]
+    name = (recompiles or [first])[0].name
+    name += "," * (", called at " in name)
     refused = {event.compile_id for event in group}
     done = [event for event in recompiles if event.compile_id not in refused]
     limit, changes = _LIMIT.search(first.text), guard_changes(recompiles)
@@ -78,7 +80,7 @@ def _finding(trace: Trace, group: list[CompileEvent], recompiles: list[CompileEv
     return first.time_ns, Finding(
         kind="recompile_limit",
         severity=SEVERITIES[fates.of(group[-1])] if first.status == "failed" else "warning",
-        title=f"{first.name} reached the recompile limit{reached}{in_logs(logs)}{at} and {then}{cause}",
+        title=f"{name} reached the recompile limit{reached}{in_logs(logs)}{at} and {then}{cause}",
         rule=rule_of(__doc__),
         evidence={
             "limit": int(limit[1]) if limit else None,

@@ -50,6 +50,8 @@ _SCOPE = re.compile(r"\b[LG]\['([^']+)'\]")
 _PLACE_OF_SIZE = re.compile(r"\.(size|stride)\(\)\[(\d+)\]")
 _OWN = ("call", "partition_")
 """Prefixes of wrapper functions in which a name stands for the graph's own buffer."""
+_WRAPPER = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]external_utils\.py$")
+_WRAPPED = re.compile(r"(?<![\w.])fn(?=\.)")
 _STACK = re.compile(r"___stack(\d+)")
 _UNNAMEABLE = re.compile(r"[^a-zA-Z0-9]+")
 _PLAIN = re.compile(r"L_([a-zA-Z0-9]+)_$")
@@ -221,6 +223,8 @@ def _described(trace: Trace, of: _Compile, until: int) -> dict[str, set[ProgramN
         " AND list_contains($4, event) ORDER BY record",
         [of.log, of.compile_id, until, list(_DESCRIBED)],
     )
+    compiled = sql.row(trace, "SELECT file FROM compiles WHERE log = ? AND compile_id = ?", [of.log, of.compile_id])
+    file = compiled[0] if compiled else None
     headers = trace.headers([record for record, _ in records])
     of_event: dict[str, list[dict[str, Any]]] = {event: [] for event in _DESCRIBED}
     for record, event in records:
@@ -233,7 +237,9 @@ def _described(trace: Trace, of: _Compile, until: int) -> dict[str, set[ProgramN
         source = one.get("source")
         if isinstance(source, str):
             tensor = tensors.get((one.get("describer_id"), one.get("id")))
-            name = ProgramName(program_expression(source), _kind(source, tensor))
+            name = ProgramName(
+                in_wrapped_module(compiled[0] if compiled else None, program_expression(source)), _kind(source, tensor)
+            )
             found.setdefault(_UNNAMEABLE.sub("_", source), set()).add(name)
     return found
 
@@ -258,6 +264,17 @@ def program_expression(source: str) -> str:
     """Return Dynamo's expression for a value as the program would write it: ``self.layers.3.weight``."""
     plain = _MEMBER.sub(r".\1", _SCOPE.sub(r"\1", source))
     return _STACK.sub(r"stack value \1 of the graph break", _PLACE_OF_SIZE.sub(r".\1(\2)", plain))
+
+
+def in_wrapped_module(file: str | None, expression: str) -> str:
+    """Return the program's expression for a value in a compiled function of a file. Dynamo compiles a module of
+    torch.nn, such as a Sequential, through a function whose variable `fn` is the module: it is `self` to its parts."""
+    return as_part(expression) if file is not None and _WRAPPER.search(file) else expression
+
+
+def as_part(expression: str) -> str:
+    """Return ``self.0.weight`` for ``fn.0.weight``."""
+    return _WRAPPED.sub("self", expression)
 
 
 def _of_dynamo(program: Sequence[_Given]) -> dict[str, ProgramName]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stepscope.viewer.graphs.queries.program_names import program_expression, program_names
+from stepscope.viewer.graphs.queries.program_names import as_part, program_expression, program_names
 from stepscope.viewer.ranks.queries.logs import rank_rows
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -142,6 +142,7 @@ def _names(trace: Trace) -> dict[int, dict[str, tuple[str, Team]]]:
         buffers = zip(map(program_expression, one["buffer_expressions"]), one["buffers"], strict=True)
         of_program = {expression: (name, Team(ranks, wrapper, False)) for expression, name in parameters}
         of_program |= {expression: (name, Team(ranks, wrapper, True)) for expression, name in buffers}
+        of_program = {as_part(expression): named for expression, named in of_program.items()} | of_program
         for buffer, known in program_names(trace, one["graph"]).items():
             if known.name in of_program:
                 found[one["graph"]][buffer] = of_program[known.name]
