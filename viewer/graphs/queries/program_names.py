@@ -237,9 +237,8 @@ def _described(trace: Trace, of: _Compile, until: int) -> dict[str, set[ProgramN
         source = one.get("source")
         if isinstance(source, str):
             tensor = tensors.get((one.get("describer_id"), one.get("id")))
-            name = ProgramName(
-                in_wrapped_module(compiled[0] if compiled else None, program_expression(source)), _kind(source, tensor)
-            )
+            expression = in_wrapped_module(file, program_expression(source))
+            name = ProgramName(expression, _kind(source, tensor))
             found.setdefault(_UNNAMEABLE.sub("_", source), set()).add(name)
     return found
 
