@@ -93,3 +93,24 @@ def test_data_that_are_transformed_again_in_each_step(
         assert one.title.startswith("Code outside of the graphs multiplies ")
         assert told is not None
         assert f" by {told[1]} in place between the calls" in one.title
+
+
+DECAYED = """
+net = torch.nn.Linear(16, 16, bias=False)
+compiled, average = torch.compile(net), torch.compile(lambda weight: weight.abs().mean())
+optimizer = torch.optim.SGD(net.parameters(), lr=1.0, weight_decay=0.1)
+with stepscope.trace(FOLDER, level="values"), torch.no_grad():
+    for step in range(6):
+        if USES_IT:
+            compiled(torch.rand(4, 16))
+        average(net.weight.detach())
+        net.weight.grad = torch.zeros(16, 16)
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("uses_it", [True, False])
+def test_a_parameter_that_is_handed_on_is_still_one(scripts: Scripts, tmp_path: Path, uses_it: bool) -> None:
+    """An optimizer writes it; it is known to be a parameter if a graph reads it as one."""
+    found = record(scripts, tmp_path, DECAYED.replace("USES_IT", str(uses_it)))
+    assert [(one.kind, one.severity) for one in found] == [("changed_outside", "info")] * (not uses_it)

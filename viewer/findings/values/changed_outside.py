@@ -1,11 +1,11 @@
 """An input of a graph changed between two calls although it stayed in its memory and no launch of the log writes this
 memory: code outside of the recorded graphs did, through this tensor or another one that shares its memory. Told, for
-information, are buffers of modules that had the same bits in three or more calls and then changed, and parameters
-that did if the log has no backward pass, because optimizers write parameters. Also told is an input of 16 or more
-floating-point elements, which is no parameter, whose standard deviation was multiplied by the same factor three or
-more times in a row, from call to call or, where the calls take turns with parts of the same memory, from round to
-round. This is a warning if the mean was not multiplied by this factor, or if the factor is below 0.1 or above 10: the
-program transforms the same data in place again and again. Otherwise the state may be meant to decay, so the finding
+information, are buffers of modules that had the same bits in three or more calls and then changed, and parameters that
+did if the log has no backward pass, because optimizers write parameters. Also told is an input of 16 or more floating-
+point elements, which is not in the memory of a parameter, whose standard deviation was multiplied by the same factor
+three or more times in a row, from call to call or, where the calls take turns with parts of the same memory, from round
+to round. This is a warning if the mean was not multiplied by this factor, or if the factor is below 0.1 or above 10:
+the program transforms the same data in place again and again. Otherwise the state may be meant to decay, so the finding
 is for information. Digests of all elements are compared."""
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
-from stepscope.viewer.values.queries.outside_changes import OutsideInput, changed_outside, trained_logs
+from stepscope.viewer.values.queries.outside_changes import (
+    OutsideInput,
+    changed_outside,
+    in_memory_of_parameters,
+    trained_logs,
+)
 from stepscope.viewer.values.queries.values import has_values, values_of
 
 SUMMARY = "An input changed between two calls although no launch wrote it"
@@ -77,18 +82,20 @@ def growing_logs(trace: Trace) -> set[int]:
 
 def _changes(trace: Trace) -> list[Change]:
     trained = trained_logs(trace)
-    found = [_change(trace, one, one.log in trained) for one in changed_outside(trace, LEAST_CALLS)]
+    inputs = changed_outside(trace, LEAST_CALLS)
+    parameters = in_memory_of_parameters(trace, inputs)
+    found = [_change(trace, one, one.log in trained, one.in_storage in parameters) for one in inputs]
     return [change for change in found if change is not None]
 
 
-def _change(trace: Trace, one: OutsideInput, is_trained: bool) -> Change | None:
+def _change(trace: Trace, one: OutsideInput, is_trained: bool, is_parameter: bool) -> Change | None:
     known = program_names(trace, one.graph).get(one.name)
     if known is None or known.kind not in ("buffer", "input", "parameter"):
         return None
-    if known.kind != "parameter" and (scaled := scaling(one)) is not None:
+    if not is_parameter and (scaled := scaling(one)) is not None:
         return scaled
     at = next(i for i, (before, now) in enumerate(pairwise(one.digests), 1) if now != before)
-    is_state = known.kind == "buffer" or (known.kind == "parameter" and not is_trained)
+    is_state = (known.kind == "buffer" and not is_parameter) or (known.kind == "parameter" and not is_trained)
     return Change(one, at) if is_state and at >= LEAST_CALLS - 1 else None
 
 

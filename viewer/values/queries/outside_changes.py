@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.memory.queries.identity import FIRST_CALL
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 MOST_INPUTS = 2_000
+Storage = tuple[int, int, int]
+"""A log, and a storage by the call that first used it and its number there."""
 _USED = f"""
     SELECT m.log, m.call, c.graph, s.name, {FIRST_CALL} AS by_call, coalesce(s.met_as, s.storage) AS by_storage
     FROM measured_calls m JOIN layout_storages s ON s.layout = m.layout JOIN calls c ON c.call = m.call
@@ -30,12 +34,20 @@ _INPUTS = f"""
         JOIN first_reads f ON f.call = u.call AND f.name = u.name JOIN value_rows v ON v.value = f.value
         WHERE v.looked_at = v.numel AND v.digest IS NOT NULL
     )
-    SELECT log, graph, name, site, argument, any_value(dtype) AS dtype, any_value(numel) AS numel,
+    SELECT log, graph, name, by_call, by_storage, site, argument, any_value(dtype) AS dtype, any_value(numel) AS numel,
            list(value ORDER BY value) AS readings, list(step ORDER BY value) AS steps,
            list(launch ORDER BY value) AS launches, list(digest ORDER BY value) AS digests,
            list(mean ORDER BY value) AS means, list(std ORDER BY value) AS spreads
     FROM read GROUP BY log, graph, name, by_call, by_storage, site, argument
     HAVING count(*) >= $1 AND min(digest) <> max(digest) ORDER BY min(value) LIMIT {MOST_INPUTS}
+"""
+
+
+_OF_STORAGES = f"""
+    WITH used AS ({_USED}), asked AS (
+        SELECT unnest($logs) AS log, unnest($calls) AS by_call, unnest($storages) AS by_storage
+    )
+    SELECT DISTINCT log, by_call, by_storage, graph, name FROM used JOIN asked USING (log, by_call, by_storage)
 """
 
 
@@ -46,6 +58,9 @@ class OutsideInput:
     log: int
     graph: int
     name: str
+    by_call: int
+    by_storage: int
+    """The storage, by the call that first used it and its number there."""
     site: int
     argument: int
     dtype: str
@@ -59,11 +74,27 @@ class OutsideInput:
     spreads: list[float | None]
     """Standard deviations."""
 
+    @property
+    def in_storage(self) -> Storage:
+        return self.log, self.by_call, self.by_storage
+
 
 def changed_outside(trace: Trace, least: int) -> list[OutsideInput]:
     """Return the inputs that were read in at least `least` calls from one memory that no recorded launch writes, and
     that did not have the same bits each time, in order of time."""
     return sql.records(OutsideInput, trace, _INPUTS, [least])
+
+
+def in_memory_of_parameters(trace: Trace, inputs: Sequence[OutsideInput]) -> set[Storage]:
+    """Return those storages of inputs that hold a parameter of a module, which any graph of the log reads as one."""
+    storages = sorted({one.in_storage for one in inputs})
+    asked = {key: [one[at] for one in storages] for at, key in enumerate(("logs", "calls", "storages"))}
+    found = sql.rows(trace, _OF_STORAGES, asked) if storages else []
+    return {
+        (log, by_call, by_storage)
+        for log, by_call, by_storage, graph, name in found
+        if (known := program_names(trace, graph).get(name)) is not None and known.kind == "parameter"
+    }
 
 
 def trained_logs(trace: Trace) -> set[int]:
