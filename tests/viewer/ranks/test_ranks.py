@@ -12,10 +12,11 @@ from typing import Any
 import orjson
 import pytest
 
-from stepscope.tracer.schema.graphs import LaunchSite
+from stepscope.tracer.schema.graphs import LaunchSite, ReplicatedParameters
 from stepscope.tracer.schema.launches import Calls, Launches, TensorMeta, Tensors
 from stepscope.tracer.schema.process_ends import End
 from stepscope.tracer.schema.steps import Steps
+from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.ingest.torch_trace.rank_facts import collectives_of, comparable_graph
 from stepscope.viewer.ranks.queries.compare import are_stages
 from stepscope.viewer.ranks.queries.difference import rank_difference
@@ -159,6 +160,22 @@ def test_stages_of_a_pipeline_are_information(tmp_path: Path) -> None:
     _, findings = opened_ranks(write(tmp_path / "mismatch", logs))
     severities = {finding.evidence["aspect"]: finding.severity for finding in findings}
     assert severities == {"collectives": "critical", "graphs": "warning"}
+
+
+@pytest.mark.parametrize(("shared", "severity"), [([0, 1], "warning"), ([0], "info")])
+def test_ranks_that_hold_the_same_parameters_are_no_stages(tmp_path: Path, shared: list[int], severity: str) -> None:
+    """The operation and the line are those of the first difference."""
+    logs = {rank: rank_log(rank, [{"operator": operator}]) for rank, operator in enumerate(("sin", "cos"))}
+    for log in logs.values():
+        log.record(ReplicatedParameters("0/0", ["L['self']._parameters['weight']"], ["weight"], shared))
+    found, findings = opened_ranks(write(tmp_path, logs))
+    (finding,) = findings
+    assert (states(found)["graphs"], finding.severity) == ("differ" if severity == "warning" else "stages", severity)
+    if severity == "warning":
+        assert finding.proof == ["The first operation that differs is L_x_.sin() on rank 0, and L_x_.cos() on rank 1."]
+        assert finding.source == SourceLine("/node1/model.py", 33, "forward", "return x.sin()")
+    else:
+        assert (finding.proof, finding.source) == ([], None)
 
 
 def test_a_difference_within_a_stage_is_a_warning(tmp_path: Path) -> None:

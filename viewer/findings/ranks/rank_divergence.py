@@ -3,15 +3,17 @@ collectives or make tensors of different shapes; or one rank needs at least twic
 rank, and at least a second longer. Collectives in another order, with other sizes or in other process groups are
 critical, because the ranks then wait for each other forever. Names of process groups may differ if they correspond one
 to one. The finding is information where runs of equal width compile different programs from the first graph on, as the
-stages of a pipeline do, or where ranks that train differ only in compiles of inference graphs, as for an evaluation on
-one rank, and the collectives of their shared groups agree. It also is information for results of caches, which depend
-on the rank that compiles first. Data that one rank did not log is not a difference. The last log of each rank is
-compared, and there is one finding per aspect."""
+stages of a pipeline do, and none of them share parameters by DistributedDataParallel, or where ranks that train differ
+only in compiles of inference graphs, as for an evaluation on one rank, and the collectives of their shared groups
+agree. It also is information for results of caches, which depend on the rank that compiles first. Data that one rank
+did not log is not a difference. The last log of each rank is compared, and there is one finding per aspect."""
 
 from __future__ import annotations
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
+from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import Finding, Severity
+from stepscope.viewer.ranks.queries.difference import first_operation, rank_difference
 from stepscope.viewer.ranks.queries.ranks import AspectRow, FirstDifference, ranks
 
 SUMMARY = "Ranks differ"
@@ -40,6 +42,10 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _finding(evidence: Evidence, row: AspectRow, first: FirstDifference) -> Finding:
+    operation = _operation(evidence, row, first)
+    (ours, theirs), source = operation if operation else (("", ""), None)
+    on = first.left_rank, first.right_rank
+    told = f"The first operation that differs is {ours} on rank {on[0]}, and {theirs} on rank {on[1]}."
     return Finding(
         kind="rank_divergence",
         severity=severity(row, first),
@@ -58,10 +64,22 @@ def _finding(evidence: Evidence, row: AspectRow, first: FirstDifference) -> Find
             "right": first.right_text,
             "compile_id": first.compile_id,
         },
+        proof=[told] if operation else [],
         page=first.page,
         rank=first.right_rank,
         log=first.right,
+        source=source,
     )
+
+
+def _operation(
+    evidence: Evidence, row: AspectRow, first: FirstDifference
+) -> tuple[tuple[str, str], SourceLine | None] | None:
+    """Return the first operation in which ranks differ that should compile the same, if their graphs show it."""
+    if row.aspect != "graphs" or row.state == "stages":
+        return None
+    diff = rank_difference(evidence.trace, row.aspect, first.left, first.right).graph
+    return first_operation(evidence.trace, diff) if diff else None
 
 
 def severity(row: AspectRow, first: FirstDifference) -> Severity:

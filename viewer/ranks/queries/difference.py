@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,6 +10,7 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Literal
 
+from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.ingest.torch_trace.rank_facts import comparable_graph
 from stepscope.viewer.ranks.queries import sequences
 from stepscope.viewer.ranks.queries.compare import Comparer, Kind, Split, at_index, split_collectives, split_strict
@@ -45,6 +47,10 @@ class DiffLine:
     left: str | None
     right: str | None
     state: RowState | Literal["gap"]
+
+
+_OPERATION = re.compile(r'^\s*(\w+)(?:: "[^"]*")? = (.+?)(?:;|$)')
+_LINE = re.compile(r"\s*# File: (.+?):(\d{1,9}) in (.*?), code: ?(.*)")
 
 
 @dataclass(frozen=True)
@@ -191,6 +197,22 @@ def graph_diff(trace: Trace, place: str, left: int, right: int) -> GraphDiff:
     a, b = ours[start : start + MOST_LINES], theirs[start : start + MOST_LINES]
     lines = [_diff_line(a, b, i, j, start) for i, j in align(a, b)]
     return GraphDiff(place, left, right, _around_changes(lines), is_cut)
+
+
+def first_operation(trace: Trace, diff: GraphDiff) -> tuple[tuple[str, str], SourceLine | None] | None:
+    """Return the first operation in which two graphs differ, on both sides, and the line of the program that the right
+    one comes from; None if the graphs differ in something else."""
+    changed = next((one for one in diff.lines if one.state == "differs"), None)
+    left, right = (_OPERATION.match(text or "") for text in (changed.left, changed.right)) if changed else (None, None)
+    if left is None or right is None:
+        return None
+    source = None
+    for line in trace.payload(diff.right_record)[:MOST_CHARS].decode("utf-8", "replace").splitlines():
+        comment, here = _LINE.match(line), _OPERATION.match(line)
+        source = SourceLine(comment[1], int(comment[2]), comment[3], comment[4]) if comment else source
+        if here is not None and here.groups() == right.groups():
+            return (left[2], right[2]), source
+    return (left[2], right[2]), None
 
 
 def _graph_lines(trace: Trace, record: int) -> list[str]:

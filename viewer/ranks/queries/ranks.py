@@ -182,7 +182,7 @@ class _Aspects:
         programs = self.comparer.programs()
         self.programs = [programs.get(log) for log in logs]
         failed = sql.number(trace, "SELECT count(*) FROM compiles WHERE status IN ('failed', 'fallback')")
-        self.may_be_stages = not failed and all(self.programs) and are_stages(self.programs)
+        self.may_be_stages = not failed and all(self.programs) and are_stages(self.programs) and not self._replicas()
 
     def rows(self, slow: Sequence[SlowCompile]) -> list[AspectRow]:
         rows = [self._row(aspect, bases) for aspect, bases in BASES.items() if bases]
@@ -191,6 +191,14 @@ class _Aspects:
             rows = [replace(row, state="differ") if row.state == "stages" else row for row in rows]
             rows = [replace(row, only_evaluates=False) for row in rows]
         return rows
+
+    def _replicas(self) -> bool:
+        """Return whether DistributedDataParallel holds the parameters of ranks with different programs alike."""
+        of_rank = {self.names[log]: program for log, program in zip(self.logs, self.programs, strict=True)}
+        teams = sql.rows(
+            self.trace, "SELECT DISTINCT ranks FROM replicated_parameters WHERE list_contains(?, log)", [self.logs]
+        )
+        return any(len({of_rank.get(rank) for rank in sql.json_value(ranks)} - {None}) > 1 for (ranks,) in teams)
 
     def _row(self, aspect: Aspect, bases: Sequence[Basis]) -> AspectRow:
         groups: list[RankGroup] = []
