@@ -6,7 +6,10 @@ steps. Buffers with the same holders share one finding; buffers without a known 
 is a warning from 1 MiB per step, or from 64 KiB per step if that is 1 % of the peak of the run. Smaller growth is
 information only, and growth under 4 KiB per step, such as losses and metrics in a list, is not reported. Also told, for
 information, are buffers of forward graphs in training that each step from the first to the last left behind, in six
-steps or more, and that were freed only after the last call, as when the function returns that keeps them."""
+steps or more, and that were freed only after the last call, as when the function returns that keeps them. And so are
+tensors that six or more successive calls of a forward graph saved for a backward pass, and that stayed alive together
+although none came, from 256 KiB and a tenth of the peak on; from 1 MiB and half of the peak on this is a warning. An
+evaluation without torch.no_grad() whose losses are summed up is a usual cause."""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ from stepscope.viewer.findings.evidence import (
     open_launch,
     rule_of,
 )
+from stepscope.viewer.findings.memory.unused_saved import of_unused_saved
 from stepscope.viewer.memory.queries.graph_index import label_of
 from stepscope.viewer.memory.queries.growth import freed_late, growth, leak_of
 from stepscope.viewer.memory.queries.leak_rows import GrowthRow
@@ -53,11 +57,14 @@ def find(evidence: Evidence) -> list[Timed]:
     leaks = [rows for rows in grouped(growth(evidence.trace) or (), leak_of) if _per_step(rows) >= LEAST_BYTES]
     leaks.sort(key=lambda rows: -_per_step(rows))
     peaks: defaultdict[int, int] = defaultdict(int)
-    for peak in run_peaks(evidence.trace) if leaks else ():
+    for peak in run_peaks(evidence.trace):
         peaks[peak.log] = max(peaks[peak.log], peak.live_bytes)
     late = [row for row in freed_late(evidence.trace) if row.bytes_per_step >= WARNED_BYTES]
     found = [_finding(evidence.trace, rows, ranks.get(rows[0].log), peaks[rows[0].log]) for rows in leaks]
     found += [_freed_late(evidence.trace, row, ranks.get(row.log)) for row in late]
+    told = {one.graph for one in found}
+    unused = of_unused_saved(evidence.trace, peaks, ranks, rule_of(__doc__))
+    found += [one for one in unused if one.graph not in told]
     return [(_LAST + i, one) for i, one in enumerate(found)]
 
 

@@ -1,0 +1,58 @@
+"""Builds the findings about memory that grew because several calls in a row saved tensors for no backward pass."""
+
+from __future__ import annotations
+
+from stepscope.viewer.findings.evidence import names_text
+from stepscope.viewer.memory.queries.graph_index import graph_index, label_of
+from stepscope.viewer.memory.queries.unused_saved import PiledUp, piled_up
+from stepscope.viewer.overview.rows import Finding, Severity
+from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import format_bytes
+
+LEAST_BYTES, LEAST_SHARE, WARNED_BYTES, WARNED_SHARE = 256 << 10, 0.1, 1 << 20, 0.5
+"""Bytes that are told, and that are worth a warning, and their share of the peak of the run."""
+
+
+def of_unused_saved(trace: Trace, peaks: dict[int, int], ranks: dict[int, int | None], rule: str) -> list[Finding]:
+    """Return one finding for each graph; `peaks` are the peaks of the runs by log."""
+    return [
+        _finding(trace, one, peaks[one.log], ranks.get(one.log), rule)
+        for one in piled_up(trace)
+        if one.storage_bytes >= max(LEAST_BYTES, LEAST_SHARE * peaks.get(one.log, 0)) and peaks.get(one.log)
+    ]
+
+
+def _finding(trace: Trace, one: PiledUp, peak_bytes: int, rank: int | None, rule: str) -> Finding:
+    size, share = format_bytes(one.storage_bytes), one.storage_bytes / peak_bytes
+    severity: Severity = "warning" if one.storage_bytes >= WARNED_BYTES and share >= WARNED_SHARE else "info"
+    places = graph_index(trace, one.graph)
+    of_peak = f"{share:.0%} of".replace("%", " %") if share <= 1 else f"{share:.1f} times"
+    return Finding(
+        kind="growth",
+        severity=severity,
+        title=f"{one.calls:,} calls in a row of {label_of(trace, one.graph)} together kept {size} for a backward pass"
+        " that did not come",
+        rule=rule,
+        evidence={
+            "storage_bytes": one.storage_bytes,
+            "peak_bytes": peak_bytes,
+            "share": round(share, 4),
+            "calls": one.calls,
+            "first_step": one.first_step,
+            "last_step": one.last_step,
+            "buffers": one.buffers,
+        },
+        proof=[
+            f"This is {of_peak} the peak of the run; {names_text(one.buffers)} of steps {one.first_step} to"
+            f" {one.last_step} stayed alive together",
+            "Calls under torch.no_grad() keep none of it, nor does a loss that is summed up as loss.item() or"
+            " loss.detach()",
+        ],
+        page=f"/graphs/{one.graph}/memory",
+        rank=rank,
+        step=one.last_step,
+        graph=one.graph,
+        buffer=one.buffers[0],
+        log=one.log,
+        source=places.source(places.writer(one.buffers[0])),
+    )

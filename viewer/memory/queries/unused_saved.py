@@ -1,0 +1,89 @@
+"""Queries what several forward passes in a row saved for a backward pass that did not come, and that piled up."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stepscope.viewer.graphs.queries.program_names import program_names
+from stepscope.viewer.memory.queries.graph_index import graph_index
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+LEAST_CALLS = 6
+"""Minimum number of successive calls of a graph whose saved tensors were alive together."""
+_MOST_STORAGES = 100_000
+_SAVED = """
+    SELECT v.log, l.graph, s.name AS buffer, v.storage_bytes, m.step, c.start_ns, v.died_ns
+    FROM survivors v JOIN layouts l ON l.layout = v.layout JOIN graphs g ON g.graph = l.graph AND g.phase = 'forward'
+    JOIN calls c ON c.call = v.call AND c.state = 'ok' JOIN measured_calls m ON m.call = v.call
+    JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage AND s.kind <> 'input'
+    WHERE v.made AND NOT v.met_by_backward AND v.died_ns > c.start_ns + c.duration_ns
+    ORDER BY v.log, l.graph, s.name, c.start_ns LIMIT $1
+"""
+
+
+class _Storage(NamedTuple):
+    log: int
+    graph: int
+    buffer: str
+    storage_bytes: int
+    step: int
+    start_ns: int
+    died_ns: int
+
+
+@dataclass(frozen=True)
+class PiledUp:
+    """What successive calls of one graph saved, at the moment at which most of it was alive."""
+
+    log: int
+    graph: int
+    buffers: list[str]
+    calls: int
+    storage_bytes: int
+    first_step: int
+    last_step: int
+
+
+def piled_up(trace: Trace) -> list[PiledUp]:
+    """Return, for each forward graph, the longest series of calls whose saved tensors were alive together although no
+    backward pass used them; results of the program do not count, which may be kept on purpose."""
+    groups: defaultdict[tuple[int, int, str], list[_Storage]] = defaultdict(list)
+    for one in sql.records(_Storage, trace, _SAVED, [_MOST_STORAGES]):
+        groups[one.log, one.graph, one.buffer].append(one)
+    found: defaultdict[tuple[int, int], list[list[_Storage]]] = defaultdict(list)
+    for (log, graph, buffer), storages in groups.items():
+        series = max(_together(storages), key=len, default=[])
+        if len(series) >= LEAST_CALLS and _is_saved(trace, graph, buffer):
+            found[log, graph].append(series)
+    return [_pile(log, graph, series) for (log, graph), series in found.items()]
+
+
+def _together(storages: Sequence[_Storage]) -> Iterator[list[_Storage]]:
+    """Yield the storages in order of their calls, cut where an earlier one was freed before the next was made."""
+    series: list[_Storage] = []
+    first_death_ns = 0
+    for one in storages:
+        if series and first_death_ns < one.start_ns:
+            yield series
+            series = []
+        first_death_ns = min(first_death_ns, one.died_ns) if series else one.died_ns
+        series.append(one)
+    yield series
+
+
+def _is_saved(trace: Trace, graph: int, buffer: str) -> bool:
+    """Return whether a buffer, or another one that takes over its memory, is saved and is no result of the program."""
+    known = program_names(trace, graph)
+    kinds = {known[name].kind for name in (buffer, *graph_index(trace, graph).other_names(buffer)) if name in known}
+    return "saved" in kinds and "output" not in kinds
+
+
+def _pile(log: int, graph: int, series: Sequence[Sequence[_Storage]]) -> PiledUp:
+    longest = max(series, key=len)
+    size = sum(one.storage_bytes for storages in series for one in storages)
+    steps = longest[0].step, longest[-1].step
+    return PiledUp(log, graph, [storages[0].buffer for storages in series], len(longest), size, *steps)
