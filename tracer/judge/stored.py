@@ -123,7 +123,7 @@ class StoredValues:
                 continue  # the IR names the memory, and not its state: a mutated buffer holds the value
             owner = self.nodes[self.root(name)]
             later = self._later(owner, mutations.get(place.buffer, []), place.buffer)
-            found[later or place.buffer].append((value, place))
+            found[later or place.buffer].append((value if later else self._replaced(value, place.buffer), place))
         for name, place in self.record.also:
             value = self.value(name)
             # the IR of an operand names the memory, too: what a later content of it holds is not what it held before
@@ -161,6 +161,13 @@ class StoredValues:
             found = [one for one in found if any(kind in one.kind for kind in REPLACED) or self._finishes(one, node)]
         ends = [one for one in found if max(one.origins, key=self._order) in own]
         return (ends or found)[-1].name if ends else found[0].name if found else None
+
+    def _replaced(self, value: Value, buffer: str) -> Value:
+        """Return the state of a value that a buffer holds; a mutation of what is not in memory replaces its IR."""
+        origins = self.buffers[buffer].origins if buffer in self.buffers else []
+        mutators = self.mutators.get(self.root(value.node), ())
+        states = [number for number, one in enumerate(mutators, 1) if one in origins]
+        return Value(value.node, max(value.mutations, *states)) if states else value
 
     def _finishes(self, mutation: Buffer, node: Node) -> bool:
         """Return whether a mutation by a kernel makes the value of `node`, which is lowered to a copy and a scatter."""

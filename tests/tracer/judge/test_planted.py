@@ -65,6 +65,22 @@ def test_statistics_of_nearly_equal_numbers_are_no_error(is_faulty: bool, tmp_pa
     assert is_faulty or "in_order" in {how for _, how in found.verdicts()}
 
 
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_what_a_mask_replaces_in_a_temporary_is_in_its_memory(is_faulty: bool, tmp_path: Path) -> None:
+    """Inductor replaces the value of the temporary, so that no buffer holds the one before."""
+
+    def model(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        bounded = torch.relu(x) + 1 if is_faulty else x.sin()
+        bounded[mask] = 7.0
+        flat = bounded.view(-1)
+        flat[:3] = flat[5:8].clone()
+        return bounded, flat.sum()
+
+    found = judged(model, torch.randn(8, 16), torch.rand(8, 16) > 0.5, folder=tmp_path)
+    assert {"relu" in name for name in kernels(found)} == ({True} if is_faulty else set())
+    assert found.judged == found.launches
+
+
 def bounded(x: Tensor, weight: Tensor) -> Tensor:
     return torch.tanh(x * weight) + x
 
