@@ -42,6 +42,7 @@ def test_what_is_not_known_has_no_advice() -> None:
         ("L['self'].step == 0", "self.step", "0"),
         ("L['xs'][0] == L['n']", "xs[0]", "L['n']"),
         ("options.L['a'] == 1", "options.L['a']", "1"),
+        ("list(dict.keys(L['batch']))[0] == 'image'", "list(batch)[0]", "'image'"),
         ("L['self']._modules['head']._buffers['mean'] == 1", "self.head.mean", "1"),
         (
             "tensor 'self._modules['7']._parameters['bias']' requires_grad mismatch. expected requires_grad=1. Guard"

@@ -64,6 +64,17 @@ def test_a_break_that_costs_little_says_its_share(opened: Open) -> None:
     assert (finding.severity, finding.evidence["share"]) == ("info", 0.2)
 
 
+def test_two_causes_on_one_line_tell_its_share_once(opened: Open) -> None:
+    log = broken(500)
+    other = BREAK.replace(b"Unsupported Tensor.item() call", b"Unsupported call of print")
+    log.artifact("dynamo_graph_break_reason", other, "string", **ids(2, 0))
+    compile_records(log, 2, 0)
+    first, second = found(opened(log), "graph_break")
+    assert "20 % of a step (500 us of 2.50 ms) is host work at the 2 graph breaks of this line." in first.proof
+    assert not any("of a step" in line for line in second.proof)
+    assert "share" not in second.evidence
+
+
 def test_a_break_that_costs_much_is_told_once(opened: Open) -> None:
     (finding,) = found(opened(broken(3000)), "graph_break", "synchronizing_call")
     assert finding.kind == "synchronizing_call"

@@ -19,6 +19,7 @@ _COMMENT = re.compile(r"\s{2,}# (.*)$")
 _HINT = re.compile(r"\(HINT: (.*)\)\s*$", re.S)
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
 """A part of a module as guards name it."""
+_KEYS = re.compile(r"\blist\(dict\.keys\(([^()]+)\)\)")
 _VARIABLE = re.compile(r"(?<![\w.\])])[LG]\['([^']+)'\]")
 """A local or global variable as guards name it."""
 
@@ -53,7 +54,7 @@ def failed_guards(text: str) -> list[FailedGuard]:
 def same_source(symbol_source: str) -> str:
     """Return a source as the program names it: ``x.size()[0]`` for ``L['x'].size()[0]``, ``self.head.bias`` for
     ``L['self']._modules['head']._parameters['bias']``."""
-    return _MEMBER.sub(r".\1", _VARIABLE.sub(r"\1", symbol_source))
+    return _KEYS.sub(r"list(\1)", _MEMBER.sub(r".\1", _VARIABLE.sub(r"\1", symbol_source)))
 
 
 def _guard(against: str | None, text: str) -> FailedGuard:

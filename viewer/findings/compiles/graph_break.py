@@ -16,6 +16,7 @@ compiled graphs takes in which the function runs."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -67,9 +68,15 @@ def find(evidence: Evidence) -> list[Timed]:
     without_effect = logs_without_effect(evidence.trace) if events else set()
     plain = {log: plain_steps(evidence.trace, log) for log in without_effect}
     found = []
+    causes = Counter((group[0].file, group[0].line) for group in groups)
     for group in groups:
         place = group[0].file, group[0].line
-        time_ns, finding = _finding(group, held, plain, small.get(place))
+        part = small.pop(place, None)  # the share is that of the line, so its first break tells it
+        if part is not None and causes[place] > 1:
+            part = part._replace(
+                what=part.what.replace("this break", f"the {causes[place]:,} graph breaks of this line")
+            )
+        time_ns, finding = _finding(group, held, plain, part)
         if place not in costly:
             there = what_is_called(evidence.trace, called.events.get(place, ()))
             severity: Severity = "warning" if there.is_costly else finding.severity
