@@ -73,11 +73,14 @@ class Integrity:
 
         Each has its variable, its name and its tensor.
         """
-        known = [(*one, before) for one in read if (before := self._known.get(one[1])) is not None]
-        self.written(None, [(buffer, tensor) for _, buffer, tensor in read if buffer not in self._known])
-        same = [one for one in known if one[3].form == _form(one[2])]
-        sums = self._sums.of([tensor for _, _, tensor, _ in same])
-        for (variable, buffer, tensor, before), found in zip(same, sums, strict=True):
+        looked = [
+            (*one, before) for one in read if (before := self._known.get(one[1])) is None or _is_like(before, one[2])
+        ]
+        sums = self._sums.of([tensor for _, _, tensor, _ in looked])
+        for (variable, buffer, tensor, before), found in zip(looked, sums, strict=True):
+            if before is None:
+                self._known[buffer] = Contents(None, _form(tensor), found)
+                continue
             address = tensor.untyped_storage().data_ptr()
             self._looks.append(_Look(launch, variable, buffer, before, found, address, len(self._writes)))
 
@@ -113,7 +116,11 @@ class Integrity:
 
     def is_unchanged(self, buffer: str, tensor: Any) -> bool:
         before = self._known.get(buffer)
-        return before is None or before.form != _form(tensor) or bool(before.sum == self._sums.of([tensor])[0])
+        return before is None or not _is_like(before, tensor) or bool(before.sum == self._sums.of([tensor])[0])
+
+
+def _is_like(before: Contents, tensor: Any) -> bool:
+    return before.form == _form(tensor)
 
 
 def _form(tensor: Any) -> tuple[object, ...]:

@@ -30,8 +30,10 @@ class Sums:
         found: list[Any] = [None] * len(tensors)
         together: dict[int, list[tuple[int, Any]]] = {}
         for place, tensor in enumerate(tensors):
-            words = tensor if tensor.is_cuda and _is_whole(tensor) else words_of(tensor)
-            if words.is_cuda and _is_whole(words) and self._on_device(words.device.index) is not None:
+            is_whole = tensor.is_cuda and _is_whole(tensor)
+            words = tensor if is_whole else words_of(tensor)
+            is_whole = is_whole or (words.is_cuda and _is_whole(words))
+            if is_whole and self._on_device(words.device.index) is not None:
                 together.setdefault(words.device.index, []).append((place, words))
             else:
                 found[place] = self._one(words_of(words))
@@ -74,20 +76,35 @@ def _is_whole(tensor: Any) -> bool:
     """Return whether the contents of a tensor, as they are in memory, consist of whole words of 4 bytes."""
     size = tensor.element_size()
     return (
-        tensor.is_contiguous()
+        _is_dense(tensor)
         and tensor.numel() * size % 4 == 0
         and tensor.storage_offset() * size % 4 == 0
         and not tensor.is_conj()
     )
 
 
+def _is_dense(tensor: Any) -> bool:
+    """Return whether the elements fill their memory, in whatever order of the dimensions."""
+    if tensor.is_contiguous():
+        return True
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
 def words_of(tensor: Any) -> Any:
-    """Return the contents of a tensor as integers in one dimension, of 4 bytes if they are whole words of these."""
+    """Return the contents of a tensor as integers in one dimension, of 4 bytes if they are whole words of these.
+
+    They have the order in memory if the elements fill it."""
     import torch
 
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
-    flat = tensor.reshape(-1)
+    flat = tensor.as_strided((tensor.numel(),), (1,)) if _is_dense(tensor) else tensor.reshape(-1)
     if not flat.is_contiguous():  # one dimension with a stride is a view, whose words cannot be seen
         flat = flat.contiguous()
     size = flat.element_size()
