@@ -125,15 +125,24 @@ def without_modes() -> Iterator[None]:
 
 
 @contextmanager
-def without_autocast() -> Iterator[None]:
-    """Run operations in the dtypes that they are given, whatever the program's autocast says."""
+def undisturbed() -> Iterator[None]:
+    """Run operations as `without_modes` does, and in the dtypes that they are given, whatever autocast says."""
     import torch
+    from torch import _ops
 
+    count: Any = _ops._len_torch_dispatch_stack_pre_dispatch
     devices = [one for one in ("cpu", "cuda") if torch.is_autocast_enabled(one)]
-    if not devices:
-        yield
+    if not (devices or torch._C._len_torch_dispatch_stack() or count()):  # one context in place of four
+        has_grad = torch.is_grad_enabled()
+        torch.set_grad_enabled(False)
+        try:
+            with torch._C.DisableTorchFunction():
+                yield
+        finally:
+            torch.set_grad_enabled(has_grad)
         return
     with ExitStack() as stack:
+        stack.enter_context(without_modes())
         for device in devices:
             stack.enter_context(torch.autocast(device, enabled=False))
         yield

@@ -290,7 +290,7 @@ def _undisturbed(may_draw: bool = False) -> Iterator[None]:
     """Hide what is done inside from the program: its modes, autograd and autocast, and random draws of all devices."""
     from stepscope.tracer.inductor import eager_runs
 
-    with compat.without_modes(), compat.without_autocast():
+    with compat.undisturbed():
         states = eager_runs.generator_states() if may_draw else None
         try:
             yield
