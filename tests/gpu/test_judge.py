@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch._inductor import config
 
+from stepscope.tracer.judge import once, rule
 from stepscope.tracer.judge.sums import Sums, words_of
 from tests.judge.faults import Score, kernel_faults
 
@@ -45,6 +46,37 @@ def test_sums_of_tensors_on_the_device_are_those_of_their_words() -> None:
     assert [int(one) for one in sums.of(tensors)] == [weighted(one) for one in tensors]
     with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
         assert [int(one) for one in sums.of(tensors)] == [weighted(one) for one in tensors]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("shape", [(3, 5), (700, 2049), (2, 3, 4, 64), (1, 40_000), (50, 1)])
+def test_one_kernel_measures_what_thirty_operations_do(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    from stepscope.tracer.judge.cuda_errors import Weights, measured
+
+    torch.manual_seed(0)
+    r = torch.randn(shape, device="cuda", dtype=torch.float64) * 3
+    eager = r.to(dtype)
+    compiled = (r * (1 + 1e-3 * torch.randn_like(r))).to(dtype)
+    weights = Weights(2.0, 0.01, 1e-9, 3.0, 0.5, 1e-6)
+    c, e, rounding = compiled - r, eager - r, r.to(dtype) - r
+    rows = [rule.row_maximum(one.abs()) for one in (c, e, r)]
+    ratios = c.abs() / (rows[1] * weights.explained + r.abs() * weights.share + weights.least)
+    off = e.abs() / (rows[0] * weights.beside + rows[2] * weights.size + weights.least_off)
+    sums = [(one * r).sum() for one in (c, e, rounding)] + [one.square().sum() for one in (c, e, r)]
+    wanted = [float(one) for one in (*sums, ratios.amax(), off.amax())]
+    found = measured(compiled, eager, r, weights)
+    assert found is not None
+    assert list(found) == pytest.approx(wanted, rel=1e-9, abs=1e-12 * wanted[5])
+
+
+@pytest.mark.parametrize("which", range(3))
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_that_are_not_finite_leave_the_narrow_rule(which: int, value: float) -> None:
+    double = torch.ones(64, 64, device="cuda", dtype=torch.float64)
+    tensors = [double.bfloat16(), double.bfloat16(), double]
+    tensors[which] = tensors[which].clone()
+    tensors[which][5, 7] = value
+    assert once.compare(tensors[0], tensors[1], tensors[2], lambda count: []) is None
 
 
 def test_sums_of_bytes_on_the_device_change_with_their_places() -> None:

@@ -129,16 +129,15 @@ class Recomputation:
             return None
         return found
 
-    def _once(self, value: Value, rounds: bool) -> list[Any]:
-        """Return float64 values with rounded stores, and moved by what float32 rounds."""
+    def _once(self, value: Value, rounds: bool, count: int) -> list[Any]:
+        """Return float64 values: moved by what float32 rounds, and with rounded stores; the first mostly suffices."""
         stored = {one.value: member_of(self._after, one).dtype for one in self._launch.written if one.value is not None}
-        mode = Mode(double=True, stored=stored, rounds_numbers=rounds)
-        found = [self._target(f"stored {rounds}", mode, value)]
-        for number, (move, times) in enumerate(MOVES[: rule.FEW]):
+        modes = [Mode(double=True, stored=stored, rounds_numbers=rounds)]
+        for move, times in MOVES[: rule.FEW]:
             distance = once.FLOAT32_SPACING / 2 * times
-            mode = Mode(True, move, distance, times, unit=once.FLOAT32_SPACING, rounds_numbers=rounds)
-            found.append(self._target(f"moved once {number} {rounds}", mode, value))
-        return found
+            modes.append(Mode(True, move, distance, times, unit=once.FLOAT32_SPACING, rounds_numbers=rounds))
+        modes.insert(0, modes.pop(1))
+        return [self._target(f"once {number} {rounds}", mode, value) for number, mode in enumerate(modes[:count])]
 
     def _moved(self, value: Value, count: int) -> list[Any]:
         if not self._spacing or self._is_exact:

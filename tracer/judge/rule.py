@@ -118,6 +118,9 @@ def compare(
 
         c, e, r = (torch.view_as_real(one.resolve_conj()) for one in (compiled, eager, double))
         return compare(c, e, r, lambda count: [torch.view_as_real(one.resolve_conj()) for one in moved(count)], spacing)
+    found = _at_once(compiled, eager, double, spacing)
+    if found is not None:
+        return found
     errors = _Errors(compiled, eager, double, spacing)
     found = errors.verdict([], "float64")
     if not found.broken and not found.eager_is_off:
@@ -128,6 +131,53 @@ def compare(
         found = errors.verdict(others, "moved")
     looped = in_order() if found.broken and "nonfinite" not in found.broken else None
     return found if looped is None else errors.verdict(others, "in_order", looped)
+
+
+def measured_by_kernel(compiled: Any, eager: Any, double: Any, *weights: float) -> Any:
+    """Return what `cuda_errors.measured` does with these `Weights`; None where that cannot be."""
+    if not compiled.is_cuda:
+        return None
+    try:
+        from stepscope.tracer.judge import cuda_errors
+    except ImportError:
+        return None
+    return cuda_errors.measured(compiled, eager, double, cuda_errors.Weights(*weights))
+
+
+def _at_once(compiled: Any, eager: Any, double: Any, spacing: float) -> Comparison | None:
+    """Return the comparison of a buffer on a GPU that is right and of which eager code is not off, else None."""
+    import torch
+
+    about, limit = torch.finfo(compiled.dtype), limit_of(spacing)
+    unit, tiny = float(about.eps), float(about.tiny)
+    weights = limit, limit * unit, limit * tiny, EAGER_OFF, EAGER_OFF * spacing, tiny
+    found = measured_by_kernel(compiled, eager, double, *weights)
+    if found is None or not isfinite(sum(found)) or found.off > 1.0:
+        return None
+    norms = sqrt(found.error), sqrt(found.eager), sqrt(found.r)
+    parts = _parts(found.ratio, *norms, found.error_by_r, (found.eager_by_r,), compiled.numel(), unit, tiny, spacing)
+    return None if any(one > 1.0 for one in parts) else Comparison("float64", max(parts))
+
+
+def limit_of(spacing: float) -> float:
+    return ELEMENT if spacing < LOW_PRECISION else ELEMENT_LOW
+
+
+def _parts(
+    element: float, of_c: float, explained: float, of_r: float, share: float, shares: Sequence[float], count: int,
+    unit: float, tiny: float, spacing: float,
+) -> tuple[float, float, float]:  # fmt: skip
+    """Return the parts of the rule as multiples of what is allowed: element, mean and bias.
+
+    The norms are those of c - r, of what is explained and of r; the products are those of c - r, and of what explains
+    it, with r.
+    """
+    square = of_r * of_r + 1e-300
+    mean = of_c / (MEAN * (explained + 0.3 * unit * of_r + tiny)) if count >= FEWEST else 0.0
+    most_bias = BIAS if spacing < LOW_PRECISION else BIAS_LOW
+    independent = max(unit, explained / (of_r + 1e-300)) / sqrt(count)
+    allowed = most_bias * (sum(abs(one / square) for one in shares) + independent)
+    return element, mean, abs(share / square) / allowed
 
 
 def _integers(compiled: Any, eager: Any, double: Any, moved: Moved) -> Comparison:
@@ -170,7 +220,7 @@ class _Errors:
 
         self.values = compiled, eager, double
         self.spacing = spacing
-        self.limit = ELEMENT if spacing < LOW_PRECISION else ELEMENT_LOW
+        self.limit = limit_of(spacing)
         self.about = torch.finfo(compiled.dtype)
         self.count = compiled.numel()
         self.fine: Any = None
@@ -188,19 +238,15 @@ class _Errors:
             self._set_apart()
             found = self._measured(moved[:FEW], looped)
         element, of_c, explained, of_r, share_c, share_e, of_moved, off = found.scalars
-        unit, square = float(self.about.eps), of_r * of_r + 1e-300
         count = max(1, self.count if self.fine is None else int(self.fine.sum()))
-        rms = explained + 0.3 * unit * of_r + float(self.about.tiny)
-        mean = of_c / (MEAN * rms) if count >= FEWEST else 0.0
-        most_bias = BIAS if self.spacing < LOW_PRECISION else BIAS_LOW
-        independent = max(unit, explained / (of_r + 1e-300)) / sqrt(count)
-        allowed = most_bias * (abs(share_e / square) + abs(of_moved / square) + independent)
-        bias = abs(share_c / square) / allowed
-        broken = [name for name, one in (("element", element), ("mean", mean), ("bias", bias)) if one > 1.0]
+        unit, tiny = float(self.about.eps), float(self.about.tiny)
+        shares = share_e, of_moved
+        parts = _parts(element, of_c, explained, of_r, share_c, shares, count, unit, tiny, self.spacing)
+        broken = [name for name, one in zip(("element", "mean", "bias"), parts, strict=True) if one > 1.0]
         strange = self._still_strange(moved)
         if strange is not None:
             return self._told(how, inf, (*broken, "nonfinite"), strange, found, strange)
-        of_limit = max(element, mean, bias)
+        of_limit = max(parts)
         if broken:
             return self._told(how, of_limit, tuple(broken), found.ratios, found, found.ratios > 1.0)
         if self.hidden is not None:
