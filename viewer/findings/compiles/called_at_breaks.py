@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from stepscope.viewer.compiles.queries.break_text import explanation_of_names
 from stepscope.viewer.compiles.queries.compile_steps import compile_time
 from stepscope.viewer.compiles.queries.events import CompileEvent, is_own
 from stepscope.viewer.findings.evidence import Evidence
@@ -84,6 +85,12 @@ def what_is_called(trace: Trace, events: Sequence[CompileEvent]) -> Called:
     what = f"{plural(len(again), 'recompile')} of {_functions(again)}, called there,"
     is_costly = took_ns >= max(LEAST_RECOMPILE_NS, LEAST_RUN_SHARE * run_ns)
     return Called([*found, f"{what} took {format_ns(took_ns)}{of_run}."], is_costly)
+
+
+def explained(event: CompileEvent) -> list[str]:
+    """Return what PyTorch says of a break whose line does not show what it is about, as lines of a proof."""
+    told = explanation_of_names(event.text, event.code)
+    return [f"PyTorch's explanation: {told}"] if told else []
 
 
 def _functions(events: Iterable[CompileEvent]) -> str:

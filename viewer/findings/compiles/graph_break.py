@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope.viewer.compiles.queries.compiles import logs_without_effect
 from stepscope.viewer.compiles.queries.events import CompileEvent
-from stepscope.viewer.findings.compiles.called_at_breaks import called_at_breaks, what_is_called
+from stepscope.viewer.findings.compiles.called_at_breaks import called_at_breaks, explained, what_is_called
 from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
@@ -80,7 +80,8 @@ def find(evidence: Evidence) -> list[Timed]:
         if place not in costly:
             there = what_is_called(evidence.trace, called.events.get(place, ()))
             severity: Severity = "warning" if there.is_costly else finding.severity
-            found.append((time_ns, replace(finding, severity=severity, proof=[*finding.proof, *there.proof])))
+            proof = [*finding.proof, *explained(group[0]), *there.proof]
+            found.append((time_ns, replace(finding, severity=severity, proof=proof)))
         elif finding.proof:
             found.append((time_ns, finding))
     return found

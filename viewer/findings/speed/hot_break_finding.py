@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from stepscope.viewer.compiles.queries.break_text import hints_in
-from stepscope.viewer.findings.compiles.called_at_breaks import called_at_breaks, what_is_called
+from stepscope.viewer.findings.compiles.called_at_breaks import called_at_breaks, explained, what_is_called
 from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, place_of
 from stepscope.viewer.findings.speed.costs import amount, facts_of, severity_of, step_page
 from stepscope.viewer.findings.speed.hot_breaks import HotBreak, hot_breaks
@@ -54,7 +54,7 @@ def _finding(evidence: Evidence, one: HotBreak, kind: str, rule: str) -> Timed:
             "cause": first.cause,
             "explanation": first.text[:2000],
         },
-        proof=[*([f"PyTorch's hint: {' '.join(hints[0].split())}"] if hints else []), *more],
+        proof=[*explained(first), *([f"PyTorch's hint: {' '.join(hints[0].split())}"] if hints else []), *more],
         links=[ProofLink("open the graph break", f"/graph-breaks?break={first.record}")],
         **{**place_of(first), "page": step_page(evidence, run)},
     )
