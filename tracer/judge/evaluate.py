@@ -3,8 +3,8 @@
 ``same`` uses the dtypes of the graph; ``double`` uses float64 for every floating point dtype; ``moved`` does so with
 each input moved by up to half a unit in the last place, which shows how much rounding may change the result, and, if
 asked, so is each value in between, by the unit of its own dtype;
-``in_order`` is ``same`` with sums that are computed by plain loops. Nothing that is given is changed: an operator that
-writes gets a copy.
+``in_order`` is ``same``, or ``double``, with sums and functions that are computed as in kernels. Nothing that is given
+is changed: an operator that writes gets a copy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from stepscope.tracer.judge.attention import in_double
 from stepscope.tracer.judge.expressions import number_of
 from stepscope.tracer.judge.fragments import Fragment, Step
 from stepscope.tracer.judge.in_order import in_order, is_loop
-from stepscope.tracer.judge.record import members_of, node_of
+from stepscope.tracer.judge.memory import NO_MEMORY, copied, is_out_of_memory
+from stepscope.tracer.judge.record import members_of, node_of, nodes_in
 from stepscope.tracer.judge.stored import StoredValues, Value, written_nodes
 from stepscope.tracer.judge.targets import (
     CannotJudge,
@@ -34,6 +35,7 @@ NOT_IN_DOUBLE = ("op:aten.view.dtype", "op:prims.view_of_dtype")
 """Operators whose result depends on the bits of a dtype."""
 CONVERT = "op:prims.convert_element_type.default"
 """Operator whose implementation in Python takes as long as ten others."""
+EQUALS = ("op:aten.eq.", "op:aten.ne.")
 VARIANCES = ("op:aten.var.", "op:aten.var_mean.")
 
 Move = Callable[[Any, float, int], Any]
@@ -55,7 +57,9 @@ class Mode:
     stored: Mapping[Value, Any] = field(default_factory=dict)
     """Values that later steps read as if they had been rounded to a dtype."""
     in_order: bool = False
-    """Whether sums and means are those of plain loops."""
+    """Whether sums, means and some functions are those of kernels."""
+    ties: float = 0.0
+    """Relative distance within which two numbers count as equal, whatever rounding makes of them."""
     rounds_numbers: bool = False
     """Whether numbers are rounded to the dtype of the tensors that they are compared with or chosen instead of."""
 
@@ -63,6 +67,10 @@ class Mode:
 SAME = Mode()
 DOUBLE = Mode(double=True)
 IN_ORDER = Mode(in_order=True)
+
+
+class Reason(str):
+    """Says why there is no value. An exception would hold its frames, and they the program's tensors."""
 
 
 class Run:
@@ -86,18 +94,31 @@ class Run:
         """Copies that a mutating node has written to, by the node and by the root."""
 
     def targets(self) -> dict[Value, Any]:
-        """Return the values of the fragment's targets. Raises CannotJudge, or whatever an operator raises."""
+        """Return the values of the fragment's targets, and the `Reason` for those that cannot be computed."""
         values, last = self._values, self._fragment.last_use
         found: dict[Value, Any] = {}
         for position, step in enumerate(self._fragment.steps):
-            result = self._result(step)
+            reasons = [one for value in step.needs.values() if isinstance(one := values[value], Reason)]
+            result, values[step.value] = (reasons[0], reasons[0]) if reasons else self._attempt(step)
             if step.value in self._fragment.targets:
                 found[step.value] = result
-            values[step.value] = self._rounded(step, result)
             for value in step.needs.values():
                 if last.get(value) == position:
                     values.pop(value, None)
         return found
+
+    def _attempt(self, step: Step) -> tuple[Any, Any]:
+        """Return the value of a step, and what later steps read of it."""
+        try:
+            result = self._result(step)
+            return result, self._rounded(step, result)
+        except CannotJudge as error:
+            reason = Reason(error)
+        except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError, AttributeError, Warning) as error:
+            lines = str(error).splitlines() or [repr(error)]
+            what = "float64" if self._mode.double else "eager code"
+            reason = Reason(NO_MEMORY if is_out_of_memory(error) else f"{what} cannot compute it: {lines[0][:160]}")
+        return reason, reason
 
     def _result(self, step: Step) -> Any:
         if step.kind == "leaf":
@@ -157,8 +178,11 @@ class Run:
             found = in_double(node.target, args, kwargs)
             if found is not None:
                 return found
+        if self._mode.ties and node.target.startswith(EQUALS) and _are_real(args):
+            are_near = (args[0] - args[1]).abs() <= self._mode.ties * args[0].abs()
+            return ~are_near if node.target.startswith(EQUALS[1]) else are_near
         if self._mode.in_order and is_loop(node.target):
-            found = in_order(node.target, args, kwargs)
+            found = in_order(node.target, args, kwargs, self._precision(name))
             if found is not None:
                 return found
         written = written_arguments(node.target)
@@ -170,6 +194,14 @@ class Run:
         if self._mode.double and node.target.startswith(VARIANCES) and _overflows(args[0], result):
             raise CannotJudge(f"the squares that {node.target.removeprefix('op:')} sums exceed the range of float32")
         return self._in_mode(result) if self._mode.double else result
+
+    def _precision(self, name: str) -> Any:
+        """Return the dtype in which a kernel computes a node."""
+        import torch
+
+        nodes = self._stored.nodes
+        dtypes = {nodes[one].dtype for one in (name, *nodes_in(nodes[name].args)) if one in nodes}
+        return torch.float64 if "float64" in dtypes else torch.float32
 
     def _arguments(self, name: str, operand: Callable[[str], Any]) -> tuple[Any, Any]:
         args, kwargs = self._stored.arguments(name, self._mode.double, self._mode.rounds_numbers)
@@ -217,6 +249,10 @@ class Run:
         )
 
 
+def _are_real(operands: tuple[Any, ...]) -> bool:
+    return all(hasattr(one, "is_floating_point") and one.is_floating_point() for one in operands)
+
+
 def _overflows(operand: Any, result: Any) -> bool:
     """Return whether sums of squares exceed float32: what the mean and the variance are then depends on their order."""
     import torch
@@ -224,16 +260,6 @@ def _overflows(operand: Any, result: Any) -> bool:
     variance = result[0] if isinstance(result, tuple) else result
     most = torch.finfo(torch.float32).max * variance.numel() / max(operand.numel(), 1)
     return bool((variance > most).any()) or bool(operand.isinf().any())
-
-
-def copied(tensor: Any) -> Any:
-    """Return a copy with the same sizes and strides, also of a tensor with gaps or overlaps."""
-    found = tensor.clone()
-    if found.stride() == tensor.stride() or tensor.numel() == 0:
-        return found
-    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    whole = tensor.as_strided((extent,), (1,)).clone()
-    return whole.as_strided(tensor.shape, tensor.stride(), 0)
 
 
 def _copied(value: Any) -> Any:

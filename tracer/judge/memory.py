@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepscope.tracer.judge.evaluate import copied
-
 NO_MEMORY = "there was not enough memory to recompute it"
 
 
@@ -25,3 +23,13 @@ def copy_if_possible(tensor: Any) -> Any | None:
         if is_out_of_memory(error):
             return None
         raise
+
+
+def copied(tensor: Any) -> Any:
+    """Return a copy with the same sizes and strides, also of a tensor with gaps or overlaps."""
+    found = tensor.clone()
+    if found.stride() == tensor.stride() or tensor.numel() == 0:
+        return found
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    whole = tensor.as_strided((extent,), (1,)).clone()
+    return whole.as_strided(tensor.shape, tensor.stride(), 0)

@@ -2,7 +2,8 @@
 
 Eager code rounds the result of each operator. So what its errors explain hides a wrong factor of 1 + 2^-7, or a small
 term that is wrong. With c the compiled value, r the one in float64, u the spacing of the dtype at 1, and s those in
-float64 with rounded stores, and with inputs and values in between moved by half a unit of float32:
+float64 with rounded stores, with inputs and values in between moved by half a unit of float32, and with sums as plain
+loops compute them:
 
 - element: |c - r| may be ONCE times u |r|, and `rule.ELEMENT` times what s explains in the element's row;
 - mean: its root of the mean square may be MEAN times u times that of r, and `rule.MEAN` times what s explains;
@@ -22,6 +23,8 @@ from stepscope.tracer.judge import rule
 
 ONCE, MEAN, ROUNDED = 1.0, 0.6, 2.0
 FLOAT32_SPACING = 2.0**-23
+ALL = 2 + rule.FEW
+"""Number of values s at most: moved, with rounded stores, and with sums and functions as in kernels."""
 
 
 def compare(compiled: Any, eager: Any, double: Any, others: Callable[[int], Sequence[Any]]) -> rule.Comparison | None:
@@ -47,7 +50,7 @@ def compare(compiled: Any, eager: Any, double: Any, others: Callable[[int], Sequ
         found = _told(limits, numbers.off, "float64")
     else:
         found = None
-    for count in (1, 1 + rule.FEW):
+    for count in (1, ALL):
         if found is None or not found.broken:
             break
         found = _measured(compiled, eager, double, others(count), unit)

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 from stepscope.tracer.judge import once, rule
-from stepscope.tracer.judge.evaluate import DOUBLE, IN_ORDER, SAME, Mode, Move, Run, downward, random_moves, upward
+from stepscope.tracer.judge.evaluate import (
+    DOUBLE,
+    IN_ORDER,
+    SAME,
+    Mode,
+    Move,
+    Reason,
+    Run,
+    downward,
+    random_moves,
+    upward,
+)
 from stepscope.tracer.judge.expressions import number_of
 from stepscope.tracer.judge.in_order import is_loop
-from stepscope.tracer.judge.memory import NO_MEMORY, is_out_of_memory
 from stepscope.tracer.judge.plan import Group, LaunchPlan, Written
 from stepscope.tracer.judge.record import Place
 from stepscope.tracer.judge.rounding import Rounding
 from stepscope.tracer.judge.stored import StoredValues, Value
-from stepscope.tracer.judge.targets import CannotJudge, is_exact, spacing_of
+from stepscope.tracer.judge.targets import CannotJudge, decides, is_exact, spacing_of
 
 MOVES = (
     (random_moves(1), 1.0),
@@ -28,6 +40,11 @@ MOVES = (
     (downward, rule.DECIDED),
 )
 """Ways in which inputs are moved, in the order in which they are used, with the multiple of half a unit."""
+
+
+FAR = (upward, downward, *map(random_moves, range(5, 19)))
+"""Ways in which inputs are moved to find decisions that rounding may change: the more, the fewer are overlooked."""
+UNDECIDED = "rounding decides each of its elements, as where numbers are compared that are nearly equal"
 
 
 class Recomputation:
@@ -44,8 +61,10 @@ class Recomputation:
     ) -> None:
         self._stored, self._launch, self._group, self._given, self._symbols = stored, launch, group, given, symbols
         self._after = after
-        self._done: dict[str, Mapping[Value, Any] | str] = {}
-        """Values by mode, or why there are none; an exception would hold its frames, and they the program's tensors."""
+        self._done: dict[str, Mapping[Value, Any]] = {}
+        """Values by mode."""
+        self._apart: dict[Value, Any] = {}
+        """Where a value depends on a decision that rounding may change."""
 
     @cached_property
     def _spacings(self) -> dict[str, float]:
@@ -76,6 +95,18 @@ class Recomputation:
         """Whether no value in between is rounded, so that moved inputs tell nothing."""
         return all(is_exact(self._stored.nodes[name].target) for name in self._group.fragment.nodes())
 
+    @cached_property
+    def _has_loops(self) -> bool:
+        return any(is_loop(self._stored.nodes[name].target) for name in self._group.fragment.nodes())
+
+    @cached_property
+    def _decides(self) -> bool:
+        """Whether results may jump if what they follow from is rounded otherwise."""
+        nodes = self._stored.nodes
+        return not self._is_exact and any(
+            decides(nodes[name].target, nodes[name].dtype) for name in self._group.fragment.nodes()
+        )
+
     def comparison(self, written: Written) -> rule.Comparison:
         """Compare one buffer. Raises CannotJudge."""
         assert written.value is not None
@@ -87,17 +118,39 @@ class Recomputation:
         eager = self._target("same", SAME, written.value)
         if tuple(eager.shape) != tuple(compiled.shape):
             raise CannotJudge(f"the reference has the size {list(eager.shape)}, and the buffer {list(compiled.shape)}")
-        eager = eager.to(compiled.dtype)
-        if rule.equal(compiled, eager):
-            return rule.Comparison("equal")
-        found = self._rounded_once(compiled, eager, written.value) if self._rounding == "stored" else None
-        if found is None:
-            found = rule.near(compiled, eager, self._spacing) or self._by_double(compiled, eager, written.value)
+        found = self._compared(compiled, eager.to(compiled.dtype), written.value)
+        if found.broken and self._decides and not compiled.is_complex():
+            found = self._where_decided(found, compiled, written.value)
         if found.broken and any(self._is_no_truth(leaf) for leaf in self._group.leaves):
             raise CannotJudge(
                 "it follows from truth values that are neither 0 nor 1, which compiled code may read as either"
             )
         return found
+
+    def _compared(self, compiled: Any, eager: Any, value: Value) -> rule.Comparison:
+        if rule.equal(compiled, eager):
+            return rule.Comparison("equal")
+        found = self._rounded_once(compiled, eager, value) if self._rounding == "stored" else None
+        return found or rule.near(compiled, eager, self._spacing) or self._by_double(compiled, eager, value)
+
+    def _where_decided(self, found: rule.Comparison, compiled: Any, value: Value) -> rule.Comparison:
+        """Compare a buffer anew without the elements on which a decision depends that rounding may change."""
+        double, is_loop = self._target("double", DOUBLE, value), self._launch.rounding != "anywhere"
+        distance = (self._distance if self._rounding == "anywhere" else once.FLOAT32_SPACING / 2) * rule.DECIDED
+        unit = once.FLOAT32_SPACING if self._rounding == "stored" else 0.0
+        between = rule.DECIDED if is_loop else 0.0
+        modes = [Mode(True, move, distance, between, unit, ties=2 * distance) for move in FAR]
+        far = (self._evaluated(mode)[value] for mode in modes)  # one after the other, as all need much memory
+        others = self._once(value, False, once.ALL) if self._rounding == "stored" else []
+        apart = rule.undecided(double, self._moved(value, rule.FEW), chain(others, far), compiled.dtype)
+        if not bool(apart.any()):
+            return found
+        if bool(apart.all()):
+            raise CannotJudge(UNDECIDED)
+        self._apart[value] = apart
+        eager = self._target("same", SAME, value).to(compiled.dtype)
+        found = self._compared(compiled.masked_fill(apart, 0), eager, value)
+        return found if found.broken else replace(found, how="moved")
 
     def _is_no_truth(self, value: Value) -> bool:
         """Return whether a leaf has booleans of other bits, as memory that was not written may have."""
@@ -137,6 +190,8 @@ class Recomputation:
             distance = once.FLOAT32_SPACING / 2 * times
             modes.append(Mode(True, move, distance, times, unit=once.FLOAT32_SPACING, rounds_numbers=rounds))
         modes.insert(0, modes.pop(1))
+        if self._has_loops:
+            modes.append(Mode(double=True, in_order=True, rounds_numbers=rounds))
         return [self._target(f"once {number} {rounds}", mode, value) for number, mode in enumerate(modes[:count])]
 
     def _moved(self, value: Value, count: int) -> list[Any]:
@@ -150,7 +205,7 @@ class Recomputation:
         return Mode(double=True, move=move, distance=self._distance * times)
 
     def _in_order(self, value: Value, shape: tuple[int, ...]) -> Any:
-        if not any(is_loop(self._stored.nodes[name].target) for name in self._group.fragment.nodes()):
+        if not self._has_loops:
             return None
         found = self._target("in order", IN_ORDER, value)
         return found if tuple(found.shape) == shape else None
@@ -158,27 +213,18 @@ class Recomputation:
     def _target(self, name: str, mode: Mode, value: Value) -> Any:
         if name not in self._done:
             self._done[name] = self._evaluated(mode)
-        found = self._done[name]
-        if isinstance(found, str):
-            raise CannotJudge(found)
-        result = found[value]
+        result = self._done[name][value]
+        if isinstance(result, Reason):
+            raise CannotJudge(result)
         if not hasattr(result, "dtype"):
             raise CannotJudge("the reference is no tensor")
-        return result
+        apart = self._apart.get(value)
+        return result if apart is None or apart.shape != result.shape else result.masked_fill(apart, 0)
 
-    def _evaluated(self, mode: Mode) -> Mapping[Value, Any] | str:
+    def _evaluated(self, mode: Mode) -> Mapping[Value, Any]:
         device = next((one.device for one in self._after if hasattr(one, "device")), "cpu")
         run = Run(self._stored, self._group.fragment, self._leaf, self._symbols, device, mode)
-        try:
-            return run.targets()
-        except CannotJudge as error:
-            return str(error)
-        except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError, AttributeError, Warning) as error:
-            if is_out_of_memory(error):
-                return NO_MEMORY
-            what = "float64" if mode.double else "eager code"
-            lines = str(error).splitlines() or [repr(error)]
-            return f"{what} cannot compute it: {lines[0][:160]}"
+        return run.targets()
 
     def _leaf(self, value: Value) -> Any:
         position, place = self._group.leaves[value]

@@ -11,13 +11,15 @@ inputs moved by half a unit in the last place, and u the spacing of the coarsest
   independent errors leave of it: the larger of u and their relative size, by the square root of the number of elements;
 - integers and booleans must be equal where eager, float64 and the moved values agree. Among these are values that
   are moved DECIDED times as far, since that much error is allowed to numbers on which a decision depends;
+- elements on which a decision depends that moves of DECIDED times the distance change, as that of `round` or of a
+  comparison, are left out if the others hold;
 - a value must be finite where eager, float64 and the moved values are, and where these are not finite it must be NaN,
   or the infinity that they are. A number of float64 that exceeds the dtype's range counts as infinite.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 from typing import Any, NamedTuple
@@ -194,6 +196,29 @@ def _integers(compiled: Any, eager: Any, double: Any, moved: Moved) -> Compariso
     index = position(int(unequal.flatten().int().argmax()), compiled.shape)
     c, e, r = (float(one[index] if index else one) for one in (compiled, eager, double))
     return Comparison(how, inf, ("integer",), index, c, e, r, 0.0, bad)
+
+
+def undecided(double: Any, near: Sequence[Any], far: Iterable[Any], dtype: Any) -> Any:
+    """Return where a buffer of a dtype depends on a decision that rounding may change.
+
+    There the values `far`, with inputs that are moved DECIDED times as far as those of `near`, jump. What is no tensor
+    of the same size tells nothing.
+    """
+    import torch
+
+    found = torch.zeros_like(double, dtype=torch.bool)
+    far = (one for one in far if getattr(one, "shape", None) == double.shape)
+    if not dtype.is_floating_point:
+        for one in far:
+            found |= one.to(dtype) != double.to(dtype)
+        return found
+    about, explained = torch.finfo(dtype), torch.zeros_like(double)
+    for one in (one for one in near if one.shape == double.shape):
+        explained = torch.maximum(explained, (one - double).abs().nan_to_num(0.0, 0.0))
+    allowed = (row_maximum(explained) + double.abs() * about.eps) * (2 * DECIDED) + about.tiny
+    for one in far:
+        found |= ~((one - double).abs() <= allowed) & ~_are_same(one, double)
+    return found
 
 
 class _Measured(NamedTuple):

@@ -25,6 +25,24 @@ EXACT = frozenset(
     )
 )
 """Operators that move, choose or compare numbers and round none."""
+DECIDES = frozenset(
+    (
+        *("argmax", "argmin", "bucketize", "ceil", "cummax", "cummin", "div.Scalar_mode", "div.Tensor_mode", "eq"),
+        *(
+            "fake_quantize_per_tensor_affine_cachemask",
+            "floor",
+            "floor_divide",
+            "fmod",
+            "frac",
+            "ge",
+            "gt",
+            "heaviside",
+        ),
+        *("kthvalue", "le", "lt", "max.dim", "max_pool2d_with_indices", "median", "min.dim", "mode", "ne", "nonzero"),
+        *("remainder", "round", "searchsorted", "sgn", "sign", "signbit", "sort", "topk", "trunc"),
+    )
+)
+"""Operators whose results may jump when their operands change by little."""
 DRAWS = "draws random numbers from the program's generator"
 """End of the reason for values that no recomputation could confirm or refute."""
 
@@ -61,6 +79,14 @@ def is_exact(target: str) -> bool:
     """Return whether a node's results follow from its inputs without rounding."""
     namespace, _, rest = target.removeprefix("op:").partition(".")
     return target == "function:operator.getitem" or (namespace in ("aten", "prims") and rest.partition(".")[0] in EXACT)
+
+
+def decides(target: str, dtype: str | None) -> bool:
+    """Return whether a node's results, which have a dtype, may jump when its operands change by little."""
+    namespace, _, rest = target.removeprefix("op:").partition(".")
+    if rest.startswith(("convert_element_type", "_to_copy")):
+        return not spacing_of(dtype)
+    return namespace in ("aten", "prims") and not DECIDES.isdisjoint((rest, rest.partition(".")[0]))
 
 
 def chooses(target: str) -> bool:

@@ -81,6 +81,48 @@ def test_what_a_mask_replaces_in_a_temporary_is_in_its_memory(is_faulty: bool, t
     assert found.judged == found.launches
 
 
+def rounded(x: Tensor) -> Tensor:
+    """The quotient is near a half in so many elements that each way to compute it rounds some of them otherwise."""
+    normed = torch.nn.functional.layer_norm(x, x.shape[-1:])
+    scale = normed.abs().amax(1, keepdim=True) / 127
+    return (normed / scale).round() * scale
+
+
+def largest(x: Tensor) -> Tensor:
+    """The backward computes the sine again, and looks for the largest one among the results."""
+    return (torch.sin(x) * 3).amax(1)
+
+
+def small(x: Tensor) -> tuple[Tensor, ...]:
+    return torch.nn.functional.elu(x * 1e-4), torch.erf(x * 1e-4), torch.expm1(x * 1e-4).bfloat16()
+
+
+@pytest.mark.parametrize("is_faulty", [False, True])
+@pytest.mark.parametrize("function", [rounded, largest, small])
+def test_what_rounding_decides_and_formulas_lose_is_no_error(
+    function: Callable[[Tensor], Any], is_faulty: bool, tmp_path: Path
+) -> None:
+    def model(x: Tensor) -> tuple[Tensor, ...]:
+        return torch.utils._pytree.tree_leaves((function(x), torch.relu(x) if is_faulty else x))
+
+    torch._dynamo.reset()
+    x = torch.randn(400, 1000, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    with stepscope.trace(tmp_path, judge="first"), config.patch(FAULTS):
+        compiled: Any = torch.compile(model)
+        sum(one.float().square().sum() for one in compiled(x)).backward()
+    found = judged_in(tmp_path)
+    assert {"relu" in name for name in kernels(found)} == ({True} if is_faulty else set())
+    assert all("rounding decides each of its elements" in why for why in found.reasons())
+
+
+def test_what_cannot_be_judged_leaves_the_other_results_of_the_kernel(tmp_path: Path) -> None:
+    x = torch.randn(8, 16)
+    x[0, 0] = torch.inf
+    found = judged(lambda x: (torch.relu(x), x.var(1)), x, folder=tmp_path)
+    (wrong,) = found.wrong()
+    assert any("aten.relu" in line for line in wrong["fragment"])
+
+
 def bounded(x: Tensor, weight: Tensor) -> Tensor:
     return torch.tanh(x * weight) + x
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stepscope.tracer.judge.rule import Comparison, Moved, compare, equal, near
+from stepscope.tracer.judge.rule import DECIDED, Comparison, Moved, compare, equal, near, undecided
 
 EPS = 2.0**-23
 
@@ -167,3 +167,15 @@ def test_bfloat16_is_near_by_its_own_spacing() -> None:
     spacing = 2.0**-7
     assert near(eager, eager, spacing) is not None
     assert near((eager.double() * (1 + 4 * spacing)).bfloat16(), eager, spacing) is None
+
+
+def test_elements_that_jump_when_inputs_are_moved_far_are_undecided() -> None:
+    exact = values(64)
+    near_by, smooth = exact * (1 + EPS / 2), exact * (1 + DECIDED * EPS / 2)
+    far = smooth.clone()
+    far[2, 3] += 1.0
+    far[4, 5] = nan
+    for one, where in ((smooth, []), (far, [[2, 3], [4, 5]])):
+        assert undecided(exact, [near_by], [near_by, one], torch.float32).nonzero().tolist() == where
+    whole = exact.round()
+    assert undecided(whole, [], [whole, far.round().nan_to_num(7)], torch.int64).nonzero().tolist() == where
