@@ -81,16 +81,16 @@ def test_what_a_mask_replaces_in_a_temporary_is_in_its_memory(is_faulty: bool, t
     assert found.judged == found.launches
 
 
-def rounded(x: Tensor) -> Tensor:
+def rounded(x: Tensor) -> tuple[Tensor, ...]:
     """The quotient is near a half in so many elements that each way to compute it rounds some of them otherwise."""
     normed = torch.nn.functional.layer_norm(x, x.shape[-1:])
     scale = normed.abs().amax(1, keepdim=True) / 127
-    return (normed / scale).round() * scale
+    return ((normed / scale).round() * scale,)
 
 
-def largest(x: Tensor) -> Tensor:
+def largest(x: Tensor) -> tuple[Tensor, ...]:
     """The backward computes the sine again, and looks for the largest one among the results."""
-    return (torch.sin(x) * 3).amax(1)
+    return ((torch.sin(x) * 3).amax(1),)
 
 
 def small(x: Tensor) -> tuple[Tensor, ...]:
@@ -100,10 +100,10 @@ def small(x: Tensor) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("is_faulty", [False, True])
 @pytest.mark.parametrize("function", [rounded, largest, small])
 def test_what_rounding_decides_and_formulas_lose_is_no_error(
-    function: Callable[[Tensor], Any], is_faulty: bool, tmp_path: Path
+    function: Callable[[Tensor], tuple[Tensor, ...]], is_faulty: bool, tmp_path: Path
 ) -> None:
     def model(x: Tensor) -> tuple[Tensor, ...]:
-        return torch.utils._pytree.tree_leaves((function(x), torch.relu(x) if is_faulty else x))
+        return *function(x), torch.relu(x) if is_faulty else x
 
     torch._dynamo.reset()
     x = torch.randn(400, 1000, generator=torch.Generator().manual_seed(0), requires_grad=True)
