@@ -107,14 +107,19 @@ def test_g5_a_value_the_host_waits_for_is_a_read(statement: str) -> None:
     assert source.unknown == []
 
 
-def test_g6_sizes_checks_and_none_are_no_launches() -> None:
+@pytest.mark.parametrize(
+    "check",
+    ["size_stride(buf0, (u0, 8), (8, 1), 'x')", "tensor_metadata(buf0, (u0, 8), (8, 1), torch.float32, 'x')",
+     "size_stride_grouped((arg0_1, buf0), ((), (u0, 8)), ((), (8, 1)), 'input')"],
+)  # fmt: skip
+def test_g6_sizes_checks_and_none_are_no_launches(check: str) -> None:
     source = read(
-        """
+        f"""
         u0 = buf0.size(0)
         if not (u0 >= 0):
             raise RuntimeError('u0 >= 0')
         buf2 = None
-        assert_size_stride(buf0, (u0, 8), (8, 1), 'torch.ops.aten.index.Tensor')
+        assert_{check}
         """
     )
     assert source.launches == []

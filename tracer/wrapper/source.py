@@ -33,6 +33,7 @@ from stepscope.tracer.wrapper.expressions import (
 )
 from stepscope.tracer.wrapper.kernel_signatures import KernelDefinition, Parameter, SchemaLookup, read_definition
 from stepscope.tracer.wrapper.parsed import LaunchStatement, WrapperSource, assigned_calls, wrapper_functions
+from stepscope.tracer.wrapper.statements import layout_checks
 from stepscope.tracer.wrapper.symbols import FunctionSymbols, ScalarArgument
 
 ALLOCATION = re.compile(r"(tracked_)?empty_strided(_\w+)?|torch\.empty(_strided)?|torch\.zeros")
@@ -349,8 +350,8 @@ class _FunctionReader:
             if not isinstance(part, ast.Call):
                 continue
             name = dotted(part.func)
-            if name == "assert_size_stride":
-                self.result.dynamic |= any(not is_constant(argument) for argument in part.args[1:3])
+            for _, size, stride in layout_checks(part):
+                self.result.dynamic |= not (is_constant(size) and is_constant(stride))
             is_known = name is not None and (
                 HARMLESS_CALLS.fullmatch(name) or name in VIEWS or ALLOCATION.fullmatch(name)
             )

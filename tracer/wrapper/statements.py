@@ -54,12 +54,24 @@ def copies_later(launch: LaunchStatement) -> bool:
     return any(not (isinstance(flag, ast.Constant) and flag.value is False) for flag in flags)
 
 
-def checked_tensor(statement: ast.stmt) -> str | None:
-    """Return the tensor whose size and stride a statement compares with constants, or None."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if not isinstance(call, ast.Call) or dotted(call.func) != "assert_size_stride" or len(call.args) < 3:
-        return None
-    return ast.unparse(call.args[0]) if all(map(is_constant, call.args[1:3])) else None
+def layout_checks(call: ast.AST | None) -> list[tuple[ast.expr, ast.expr, ast.expr]]:
+    """Return tensor, size and stride of each tensor whose layout a call checks.
+
+    ``assert_size_stride_grouped`` takes a tuple of each; it and ``assert_tensor_metadata`` are in code of torch 2.15.
+    """
+    if not isinstance(call, ast.Call) or len(call.args) < 3:
+        return []
+    tensor, size, stride = call.args[:3]
+    name = dotted(call.func)
+    if name == "assert_size_stride_grouped":
+        return list(zip(*(getattr(part, "elts", ()) for part in (tensor, size, stride)), strict=False))
+    return [(tensor, size, stride)] if name in ("assert_size_stride", "assert_tensor_metadata") else []
+
+
+def checked_layouts(statement: ast.stmt) -> dict[str, tuple[ast.expr, bool]]:
+    """Return the size of each tensor whose layout a statement checks, and whether size and stride are constants."""
+    checks = layout_checks(statement.value if isinstance(statement, ast.Expr) else None)
+    return {ast.unparse(name): (size, is_constant(size) and is_constant(stride)) for name, size, stride in checks}
 
 
 def extent_of(size: ast.expr, offset: list[ast.expr]) -> str:

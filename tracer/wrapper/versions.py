@@ -20,7 +20,7 @@ from stepscope.tracer.wrapper.statements import (
     WHOLE,
     Parts,
     allocation,
-    checked_tensor,
+    checked_layouts,
     copies_later,
     extent_of,
     is_custom,
@@ -111,9 +111,9 @@ class _Follower:
                 if isinstance(statement, ast.Assign) and ast.unparse(statement.value) == "args":
                     self.entry = statement
                     self.given = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-            elif name := checked_tensor(statement):
+            elif fixed := [name for name, (_, is_fixed) in checked_layouts(statement).items() if is_fixed]:
                 self.entry = statement
-                self.checked.add(name)
+                self.checked.update(fixed)
             elif not (isinstance(statement, ast.Expr) and ast.unparse(statement) == "args.clear()"):
                 break
 
@@ -184,13 +184,11 @@ class _Follower:
 
     def _sizes(self, statement: ast.stmt) -> None:
         """Use the size in ``assert_size_stride(buf, size, stride)`` for a tensor that was not allocated here."""
-        call = statement.value if isinstance(statement, ast.Expr) else None
-        if isinstance(call, ast.Call) and dotted(call.func) == "assert_size_stride" and len(call.args) > 1:
-            name = ast.unparse(call.args[0])
+        for name, (size, is_fixed) in checked_layouts(statement).items():
             view = self._view(name)
-            view.storage.is_checked |= checked_tensor(statement) is not None and view.storage.held == "input"
+            view.storage.is_checked |= is_fixed and view.storage.held == "input"
             if view.extent == WHOLE:
-                view.extent = extent_of(call.args[1], [])
+                view.extent = extent_of(size, [])
                 if WHOLE in view.storage.rows:
                     view.storage.rows[view.extent] = view.storage.rows.pop(WHOLE)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
+from stepscope.tracer.wrapper.statements import layout_checks
 from stepscope.viewer.kernel_source.arithmetic import Number, number
 
 Shape = tuple[Sequence[int], Sequence[int]]
 """Size and stride of a tensor, in elements."""
-_SHAPED = {"assert_size_stride": 1, "reinterpret_tensor": 1}
 _MOST_NAMES = 10_000
 
 
@@ -54,20 +54,20 @@ class Sizes:
 def _shapes(function: ast.FunctionDef, recorded: Mapping[str, Shape]) -> Iterator[tuple[list[ast.expr], Sequence[int]]]:
     """Yield the sizes and the strides of tensors, as the wrapper writes them and as they were recorded."""
     for node in ast.walk(function):
-        name, call, first = _shaped(node)
-        if name in recorded and call is not None and len(call.args) > first + 1:
-            for expression, numbers in zip(call.args[first : first + 2], recorded[name], strict=True):
+        for name, *shape in _shaped(node):
+            for expression, numbers in zip(shape, recorded.get(name, ()), strict=False):
                 if isinstance(expression, ast.Tuple) and len(expression.elts) == len(numbers):
                     yield expression.elts, numbers
 
 
-def _shaped(node: ast.AST) -> tuple[str, ast.Call | None, int]:
-    """Return the recorded name of a tensor, the call that names its shape, and the position of its size there."""
+def _shaped(node: ast.AST) -> Iterator[tuple[str, ast.expr, ast.expr]]:
+    """Yield the recorded name, the size and the stride of each tensor whose shape a call or an allocation names."""
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
-        factory = node.value.func
-        if isinstance(factory, ast.Name) and factory.id.startswith("empty_strided"):
-            return node.targets[0].id, node.value, 0
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SHAPED and node.args:
-        is_view = node.func.id == "reinterpret_tensor"
-        return ast.unparse(node if is_view else node.args[0]), node, 1
-    return "", None, 0
+        factory, arguments = node.value.func, node.value.args
+        if isinstance(factory, ast.Name) and factory.id.startswith("empty_strided") and len(arguments) > 1:
+            yield node.targets[0].id, arguments[0], arguments[1]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        if node.func.id == "reinterpret_tensor" and len(node.args) > 2:
+            yield ast.unparse(node), node.args[1], node.args[2]
+        for name, size, stride in layout_checks(node):
+            yield ast.unparse(name), size, stride

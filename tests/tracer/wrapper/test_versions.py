@@ -60,6 +60,19 @@ def test_each_version_is_read_once() -> None:
     assert held(found, 1, 1) == ("buf0", "written", (0, 1, "after"))
 
 
+@pytest.mark.parametrize(
+    "checks",
+    [
+        "assert_size_stride(arg0_1, (4, 8), (8, 1), 'input')\nassert_size_stride(arg1_1, (), (), 'input')",
+        "assert_size_stride_grouped((arg0_1, arg1_1), ((4, 8), ()), ((8, 1), ()), 'input')",
+    ],
+)
+def test_inputs_whose_layouts_are_checked_do_not_vary(checks: str) -> None:
+    body = f"arg0_1, arg1_1 = args\nargs.clear()\n{checks}\nbuf0 = empty_strided_cpu((4, 8), (8, 1), torch.float32)"
+    found = follow(wrapper(f"{body}\ncpp_add(arg0_1, arg1_1, buf0)"))
+    assert [(read.argument, read.is_checked) for read in found.points[0].reads] == [(0, True), (1, True)]
+
+
 def test_memory_that_nobody_has_written_has_no_version() -> None:
     found = follow(wrapper(CHAIN))
     assert held(found, 0, 1) == ("buf0", "uninitialised", None)

@@ -330,6 +330,16 @@ def test_collectives_of_generated_code() -> None:
     assert collectives_of("# torch.ops._c10d_functional.all_reduce_.default(buf0, 'sum', '0')\n") == []
 
 
+@pytest.mark.parametrize(
+    "check",
+    ["size_stride(arg0_1, (8, 4), (4, 1), 'input')", "tensor_metadata(arg0_1, (8, 4), (4, 1), torch.float32)",
+     "size_stride_grouped((arg1_1, arg0_1), ((), (8, 4)), ((), (4, 1)), 'input')"],
+)  # fmt: skip
+def test_the_size_of_a_collective_is_the_one_that_the_code_checks(check: str) -> None:
+    code = f"async_compile.wait(globals())\n    assert_{check}\n    {ALL_REDUCE}(arg0_1, 'sum', '0')\n"
+    assert [size for _, _, size, *_ in collectives_of(code)] == ["(8, 4)"]
+
+
 def test_what_ranks_may_differ_in_is_not_compared() -> None:
     one, other = (
         comparable_graph(GRAPH.format(device=device, folder=folder, operator="sin", group=group).encode())

@@ -218,10 +218,15 @@ def test_strides_offsets_and_storages_are_those_of_the_log(tmp_path: Path) -> No
     ]
 
 
-def test_sizes_that_the_wrapper_computes_are_put_in(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "check",
+    ["size_stride(arg0_1, (2*s0, 8), (8, 1), 'input')", "tensor_metadata(arg0_1, (2*s0, 8), (8, 1), torch.float32)",
+     "size_stride_grouped((arg1_1, arg0_1), ((), (2*s0, 8)), ((), (8, 1)), 'input')"],
+)  # fmt: skip
+def test_sizes_that_the_wrapper_computes_are_put_in(tmp_path: Path, check: str) -> None:
     definition = f"fused = async_compile.triton('fused', '''{TRITON_SOURCE}''', device_str='cuda')"
     lines = (
-        "s0 = arg1_1", "assert_size_stride(arg0_1, (2*s0, 8), (8, 1), 'input')", "fused_xnumel = 16*s0",
+        "s0 = arg1_1", f"assert_{check}", "fused_xnumel = 16*s0",
         "fused.run(arg0_1, s0, fused_xnumel, (-1) + s0, stream=stream0)",
     )  # fmt: skip
     log = write_log(tmp_path, wrapper(definition, *lines), "fused", "triton", [ARG], [tensor(0)])

@@ -32,7 +32,7 @@ from stepscope.viewer.text.formats import basename
 
 SUMMARY = "A call of compiled code raised an exception"
 MOST_CALLERS = 3
-_ASSERTED = re.compile(r"assert_(?:size_stride|alignment)\((\w+)")
+_ASSERTED = re.compile(r"assert_(?:size_stride|tensor_metadata|alignment)\((\w+)")
 _CAUSES = (
     ("index out of bounds", re.compile(r"index(?:es)? out of (?:bounds|range)|out of bounds", re.IGNORECASE)),
     ("out of memory", re.compile(r"out of memory|can't allocate memory|OutOfMemory", re.IGNORECASE)),

@@ -110,7 +110,7 @@ def left_out(trace: Trace, graph: int) -> tuple[str, SourceLine | None] | None:
 def _is_used(code: str, buffer: str) -> bool:
     """Return whether a statement other than its allocation, its check, its end and the return names a buffer."""
     name = re.compile(rf"\b{re.escape(buffer)}\b")
-    plain = re.compile(rf"\s*(?:#|return\b|del\b|assert_size_stride\(|{re.escape(buffer)} = empty_strided\w*\()")
+    plain = re.compile(rf"\s*(?:#|return\b|del\b|assert_\w+\(|{re.escape(buffer)} = empty_strided\w*\()")
     return any(name.search(line) and not plain.match(line) for line in code.splitlines())
 
 

@@ -27,13 +27,15 @@ _GROUP = re.compile(rb"(torch\.ops\.\w*c10d\w*\.[^\n]*)'[^'\n]*'\)")
 _STATEMENT = re.compile(
     r"^[ \t]+(?:"
     r"(?:(?P<result>\w+) = )?(?P<operator>torch\.ops\.\w*c10d\w*\.\w+\.\w+)\((?P<arguments>[^\n]*)\)"
-    r"|assert_size_stride\((?P<checked>\w+), (?P<checked_size>\([^()]*\))"
+    r"|assert_(?:size_stride|tensor_metadata)\((?P<checked>\w+), (?P<checked_size>\([^()]*\))"
+    r"|assert_size_stride_grouped\((?P<group>\([^()]*\)), \((?P<group_sizes>(?:\([^()]*\),? ?)*)\)"
     r"|(?P<made>\w+) = empty_strided\w*\((?P<made_size>\([^()]*\)), \([^()]*\), (?:[^\n]*?)torch\.(?P<dtype>\w+)"
     r"|(?P<view>\w+) = reinterpret_tensor\((?P<viewed>\w+), (?P<view_size>\([^()]*\))"
     r"|(?P<new>\w+) = (?P<old>\w+)(?:;|$)"
     r")",
     re.MULTILINE,
 )
+_SIZE = re.compile(r"\([^()]*\)")
 _INLINE_VIEW = re.compile(r"reinterpret_tensor\((\w+), (\([^()]*\))")
 _QUOTED = re.compile(r"'([^']*)'")
 _LITERAL = re.compile(r"(?:-?\d+(?:\.\d+)?|True|False|None)$")
@@ -195,9 +197,10 @@ def collectives_of(code: str) -> list[Collective]:
         if match["operator"]:
             if len(found) < _MOST_COLLECTIVES:
                 found.append(_collective(match["operator"], match["arguments"], sizes))
-        elif match["checked"]:
-            dtype = sizes.get(match["checked"], (None, None))[1]
-            sizes[match["checked"]] = (match["checked_size"], dtype)
+        elif match["checked"] or match["group"]:
+            names = re.findall(r"\w+", match["checked"] or match["group"])
+            for name, size in zip(names, _SIZE.findall(match["checked_size"] or match["group_sizes"]), strict=False):
+                sizes[name] = (size, sizes.get(name, (None, None))[1])
         elif match["made"]:
             sizes[match["made"]] = (match["made_size"], match["dtype"])
         elif match["view"]:
