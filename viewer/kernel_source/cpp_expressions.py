@@ -15,6 +15,7 @@ _OPERATORS: Mapping[str, ast.operator] = {
 _COMPARISONS: Mapping[str, ast.cmpop] = {"<": ast.Lt(), "<=": ast.LtE(), ">": ast.Gt(), ">=": ast.GtE()}
 _INTEGERS = frozenset({"int64_t", "int32_t", "int", "long"})
 _CASTS = frozenset({"static_cast", "convert"})
+_UNSIGNED = frozenset(f"std::make_unsigned_t<{name}>" for name in _INTEGERS)
 
 
 def python_of(found: Expression, now: Mapping[str, str]) -> ast.expr:
@@ -35,7 +36,7 @@ def python_of(found: Expression, now: Mapping[str, str]) -> ast.expr:
         case Node("?", (test, then, other)):
             return ast.IfExp(*(python_of(part, now) for part in (test, then, other)))
         case Node("call", (Name() as function, operand)) if _is_cast(function):
-            return python_of(operand, now)
+            return python_of(_signed(operand), now)
         case Node("call", (Name(text), *parts)):
             return _call(text.rpartition("::")[2], parts, now)
         case Node(sign, (left, right)) if sign in _OPERATORS:
@@ -54,3 +55,21 @@ def _call(name: str, parts: tuple[Expression, ...] | list[Expression], now: Mapp
 def _is_cast(function: Name) -> bool:
     name = function.text.rpartition("::")[2]
     return name in _INTEGERS or name == "decltype" or (name in _CASTS and function.template in _INTEGERS)
+
+
+def _signed(found: Expression) -> Expression:
+    """Return a sum, difference or product of numbers cast to unsigned ones, as Inductor computes it, without the casts.
+
+    The result is cast back to a signed number, and is the same unless it overflows.
+    """
+    match found:
+        case Node(("+" | "-" | "*") as sign, parts):
+            return Node(sign, tuple(_operand(part) for part in parts))
+    return found
+
+
+def _operand(found: Expression) -> Expression:
+    match found:
+        case Node("call", (Name("static_cast", template=template), operand)) if template in _UNSIGNED:
+            return operand
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +39,9 @@ extern "C"  void  kernel(const int64_t* in_ptr0,
 }
 ''')
 """
+UNSIGNED = re.sub(r"int64_t\((tmp\d) \+ (tmp\d)\)", r"int64_t(\1_u + \2_u)", CPP)
+UNSIGNED = re.sub(r"(tmp\d)_u", r"static_cast<std::make_unsigned_t<int64_t>>(\1)", UNSIGNED)
+"""The same as torch 2.15 writes it, where sums of integers do not overflow."""
 TRITON = """
 k = async_compile.triton('k', '''
 @triton.jit
@@ -89,6 +93,7 @@ def ends(code: str, held: tuple[int, int]) -> Any:
 def test_a_cpp_kernel(held: tuple[int, int], ends_at: tuple[int, int] | None) -> None:
     """Where the elements would leave it within its storage, nothing is claimed: others may have been read."""
     assert ends(CPP, held) == (ends_at or (None, None))
+    assert ends(UNSIGNED, held) == (ends_at or (None, None))
 
 
 @pytest.mark.parametrize(
