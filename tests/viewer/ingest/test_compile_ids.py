@@ -55,6 +55,11 @@ def shown(trace: Trace) -> list[tuple[str, str | None, int]]:
     return [(row.compile_id, row.function, row.attempts) for row in list_compiles(trace)]
 
 
+def test_tensors_that_an_export_describes_are_no_compile(opened: Opened) -> None:
+    log = LogBuilder().torch("describe_tensor", {"id": 0, "describer_id": 0}, **compile_logs.ids(0, 0))
+    assert shown(opened(log)) == []
+
+
 def test_after_a_reset_all_ids_are_told_apart(opened: Opened) -> None:
     log = LogBuilder()
     compiled(log, 0, "one", 1_000)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from stepscope.viewer.ingest.torch_trace.record_kind import RecordKind
 
 _EXPRESSIONS = ("expression_created", "create_unbacked_symbol")
-_DESCRIBED = ("describe_tensor", "describe_storage", "describe_source")
+DESCRIBED = ("describe_tensor", "describe_storage", "describe_source")
 _METRICS = "PyTorch's measurements of one compile: times, counts, failures, caches and settings"
 
 EVENTS: Mapping[str, RecordKind] = {
@@ -227,19 +227,19 @@ EVENTS: Mapping[str, RecordKind] = {
         "Tensor of a compile",
         "The metadata of an input tensor of the compile, from which fake tensors are created.",
         "tensor_views.tensor",
-        _DESCRIBED,
+        DESCRIBED,
     ),
     "describe_storage": RecordKind(
         "Storage of a compile",
         "Memory of input tensors of the compile. Tensors that share a storage are views of each other.",
         "tensor_views.storage",
-        _DESCRIBED,
+        DESCRIBED,
     ),
     "describe_source": RecordKind(
         "Source of a tensor",
         "The expression in the program that yields a tensor of the compile. Guards use it as the tensor's name.",
         "tensor_views.source",
-        _DESCRIBED,
+        DESCRIBED,
     ),
     "dynamo_cpp_guards_str": RecordKind(
         "Guards",

@@ -19,6 +19,7 @@ from stepscope.viewer.ingest.torch_trace import torch_text
 from stepscope.viewer.ingest.torch_trace.compile_facts import CompilationRows, cache_of
 from stepscope.viewer.ingest.torch_trace.compile_ids import LogCompileIds
 from stepscope.viewer.ingest.torch_trace.compile_rows import Compile, Frame, RawFrame, Stack, add_compile
+from stepscope.viewer.ingest.torch_trace.event_kinds import DESCRIBED
 from stepscope.viewer.ingest.torch_trace.kinds import COMPILE_ERROR, NO_ID
 from stepscope.viewer.ingest.torch_trace.spans import OUTER_SPANS, Spans, compile_id_of
 from stepscope.viewer.ingest.torch_trace.torch_text import Cause, UserFrame, user_frame
@@ -81,8 +82,11 @@ class TorchEvents:
         }
 
     def note_attempt(self, record: LogRecord) -> None:
-        """Note the stack and the number of the attempt that the record's header names."""
-        if record.compile_id is not None:
+        """Note the stack and the number of the attempt that the record's header names.
+
+        `torch.export` describes tensors under an id too (PyTorch 2.15), but compiles nothing.
+        """
+        if record.compile_id is not None and (record.event not in DESCRIBED or record.compile_id in self.compiles):
             compile = self._compile(record)
             if not compile.stack and not compile.started and "stack" in record.header.envelope:
                 compile.stack = _raw_stack(record.header.envelope["stack"])
