@@ -109,7 +109,7 @@ def main() -> None:
     elif WHERE == "spawn":
         torch.multiprocessing.spawn(steps)  # type: ignore[attr-defined,no-untyped-call]
     elif HOW == "fork":
-        step(torch.arange(4))
+        model(torch.ones(8, 16), w, torch.arange(4))  # no backward, whose threads a child may not have
         for how in FORKED:
             if not (pid := os.fork()):
                 steps(0, *how.partition("-")[::2])

@@ -29,6 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made: Path = tmp_path_factory.mktemp("kills")
     command = [sys.executable, "-m", "tests.capture.kill_program", str(made), str(KILLS), str(SEED)]
     done = python_processes.run(command, env=clean_environment(made / "cache"), timeout=240 + 3 * KILLS)
+    if "Unable to handle autograd's threading" in done.stderr:
+        pytest.skip("this build of torch computes no gradients in a process that was forked after a backward pass")
     assert done.returncode == 0, done.stderr[-3000:]
     return made
 

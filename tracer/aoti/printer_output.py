@@ -314,7 +314,8 @@ def _scalar(found: re.Match[bytes], at_ns: int | None) -> PrintedScalar:
 
 
 def _file(path: str, at_ns: int | None) -> Iterator[PrintedFile]:
-    """Yield a saved file; the printer omits a slash: ``tmp/aoti_torchbefore_launch_KERNEL_ARGUMENT_DEVICE.pt``."""
+    """Yield a saved file, ``tmp/aoti_torch/before_launch_KERNEL_ARGUMENT_DEVICE.pt``; older versions of torch omit the
+    last slash."""
     base = path.replace("\\", "/").rpartition("/")[2].removeprefix("aoti_torch")
     if found := _FILE.fullmatch(base):
         moment: Moment = "before" if found["moment"] == "before" else "after"

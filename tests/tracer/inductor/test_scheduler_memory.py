@@ -167,7 +167,8 @@ def test_each_subgraph_has_a_schedule_of_its_own(tmp_path: Path) -> None:
         return picked + 1
 
     found = schedules(tmp_path, lambda: torch.compile(branch)(torch.tensor(True), torch.ones(4, 4)))
-    assert [memory["subgraph"] for memory in found] == [None, "true_graph_0", "false_graph_0"]
+    assert found[0]["subgraph"] is None
+    assert {memory["subgraph"] for memory in found[1:]} == {"true_graph_0", "false_graph_0"}
     assert [memory["peak_bytes"] for memory in found[1:]] == [2 * 64, 2 * 64]
     assert {memory["graph"] for memory in found} == {0}
     for memory in found:

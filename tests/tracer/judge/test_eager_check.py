@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.torch_version import TorchVersion
 
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.rows import Finding
@@ -17,6 +19,9 @@ from tests import python_processes
 from tests.capture.conftest import clean_environment
 
 PROGRAM = "tests.tracer.judge.eager_check_program"
+FIXED = ("overlapping", "lost_mutation", "lost_in_dropout", "other_dtype")
+"""Programs that torch computes wrongly up to 2.13, and right in 2.15."""
+HAS_NUMERICS = hasattr(torch._inductor.config, "numerics")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +37,10 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]
 def read(ran: tuple[Path, dict[str, str]], name: str) -> tuple[list[Finding], list[LayerCheckRow]]:
     assert ran[1][name] == "same"
     with open_trace(ran[0] / name) as trace:
-        return [one for one in all_findings(trace) if one.kind == "layer_difference"], layer_checks(trace)
+        findings = [one for one in all_findings(trace) if one.kind == "layer_difference"]
+        if name in FIXED and not findings and TorchVersion(torch.__version__) >= "2.14":
+            pytest.skip("this torch computes the program right")
+        return findings, layer_checks(trace)
 
 
 def differences(rows: list[LayerCheckRow]) -> set[tuple[Any, Any]]:
@@ -124,6 +132,7 @@ def test_what_cannot_be_compared_is_said(ran: tuple[Path, dict[str, str]], name:
     ("name", "pair", "line", "removed_by"),
     [
         ("overlapping", ["post_grad", "compiled"], "x.add_(x.flip(0))", ["max_fusion_size=1"]),
+        ("wrong_kernel", ["post_grad", "compiled"], "doubled.sin()", ["max_fusion_size=1"]),
         ("lost_mutation", ["dynamo", "aot"], "y += y", []),
         ("lost_in_dropout", ["dynamo", "aot"], "y.mul_(3)", []),
         ("lost_between_windows", ["dynamo", "aot"], "x.unfold(0, 3, 3).mul_(2)", []),
@@ -131,6 +140,12 @@ def test_what_cannot_be_compared_is_said(ran: tuple[Path, dict[str, str]], name:
         ("wrong_alias", ["joint", "post_grad"], "slice_scatter", []),
         ("hidden_overflow", ["aot", "joint"], "", ["use_joint_graph_passes=False"]),
         ("returned_input", ["aot", "joint"], "", ["use_joint_graph_passes=False"]),
+        (
+            "better_than_eager",
+            ["post_grad", "compiled"],
+            "x * 1000 / 1000",
+            ["emulate_precision_casts=True", *["numerics=strict"] * HAS_NUMERICS],
+        ),
     ],
 )
 def test_the_layer_is_named(
@@ -160,7 +175,7 @@ def test_a_wrong_pass_is_named(ran: tuple[Path, dict[str, str]], name: str) -> N
 @pytest.mark.parametrize(
     ("name", "pair"),
     [
-        ("judged_lost_mutation", ["dynamo", "aot"]),
+        ("judged_lost_windows", ["dynamo", "aot"]),
         ("judged_backward", ["joint", "post_grad"]),
     ],
 )

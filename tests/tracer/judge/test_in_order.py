@@ -12,6 +12,7 @@ import torch
 from stepscope.tracer.judge.in_order import CHUNK, in_order, is_loop
 
 
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
 @pytest.mark.parametrize(
     ("target", "args", "kwargs"),
     [

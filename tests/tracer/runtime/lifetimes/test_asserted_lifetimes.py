@@ -10,7 +10,7 @@ import torch
 
 from stepscope.tracer.runtime.lifetimes.mismatches import LifetimeError
 from stepscope.tracer.schema.memory import LifetimeMismatch, Lifetimes
-from tests.tracer.runtime.lifetimes.test_lifetimes import afresh, no_reuse, record, stash, stashing  # noqa: F401 - afresh is a fixture
+from tests.tracer.runtime.lifetimes.test_lifetimes import afresh, kept, no_reuse, record, stash, stashing  # noqa: F401 - afresh is a fixture
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
 KEPT = "kept of tests.tracer.runtime.lifetimes.test_lifetimes"
@@ -59,9 +59,19 @@ def test_asked_to_it_raises_at_the_step_and_is_recorded_first(tmp_path: Path) ->
     assert any(f"list of 1 in {KEPT}" in words for words in found[0]["holders"][0])
 
 
+@torch.library.custom_op("stepscope_tests::stash_last", mutates_args=())
+def stash_last(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keeps its argument. Generated code frees the argument before the return, since there are several outputs."""
+    kept.append(x)
+    return x * 2, x * 3
+
+
+stash_last.register_fake(lambda x: (torch.empty_like(x), torch.empty_like(x)))
+
+
 def test_asked_to_it_raises_at_the_end_for_what_the_last_launch_leaves(tmp_path: Path) -> None:
-    def last(a: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = stash(a.sin())
+    def last(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        result: tuple[torch.Tensor, torch.Tensor] = stash_last(a.sin())
         return result
 
     with no_reuse(), pytest.raises(LifetimeError) as caught:

@@ -81,9 +81,12 @@ def test_sparse_and_ragged_tensors(saver: TensorSaver) -> None:
     sparse = torch.eye(4).to_sparse()
     assert load(saver, save(saver, sparse)).to_dense().equal(torch.eye(4))
     ragged = torch.nested.nested_tensor([torch.ones(2), torch.zeros(3)], layout=torch.jagged)
-    saved = save(saver, ragged)
-    assert load(saver, saved).values().equal(ragged.values())
-    assert saved.size == [2, -1]
+    saved = saver.save(ragged, **WHERE)
+    if isinstance(saved, Saved):
+        assert load(saver, saved).values().equal(ragged.values())
+        assert saved.size == [2, -1]
+    else:  # torch 2.15 loads none with weights_only=True
+        assert "torch.load(weights_only=True) would not load" in saved
 
 
 def test_what_holds_no_values_is_refused(saver: TensorSaver) -> None:
