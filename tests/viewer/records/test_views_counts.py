@@ -34,7 +34,7 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
-# As found in the sources of PyTorch 2.6 to 2.13; written down apart from the product.
+# As found in the sources of PyTorch 2.6 to 2.13, and of 2.15; written down apart from the product.
 NAMES_OF_EVENTS = words("""
 aot_autograd_backward_compilation_metrics aot_backward_graph aot_forward_graph aot_inference_graph aot_joint_graph
 bwd_compilation_metrics bwd_compilation_metrics_runtime chromium_event compilation_metrics compilation_metrics_runtime
@@ -73,7 +73,8 @@ triton_kernel_info f_ORIGINAL_BYTECODE f_MODIFIED_BYTECODE quant_post_grad quant
 compiled_fn_wrapper runtime_wrapper_orchestration compiled_function_forward compiled_function_backward
 backward_prologue backward_epilogue subclass_wrapper memoizer_artifacts vllm_compilation_config
 vllm_piecewise_compile_start vllm_piecewise_split_graph vllm_subgraph_0 vllm_submod_0
-compile_worker_status compile_worker_sidecar_death
+compile_worker_status compile_worker_sidecar_death aot_autograd_runtime_wrappers native_dsl_compile
+flex_gemm_lowering_plan
 """)
 
 

@@ -1,4 +1,4 @@
-"""The artifacts that PyTorch 2.6 to 2.13, in part 2.15, and vLLM log, each with title, view, stage and compile."""
+"""The artifacts that PyTorch 2.6 to 2.15 and vLLM log, each with title, view, stage and compile."""
 
 from __future__ import annotations
 
@@ -63,6 +63,10 @@ _SOURCES: Mapping[str, tuple[str, str]] = {
     "runtime_wrapper_orchestration": (
         "Generated run-time wrapper",
         "Source of the code that runs around each call and handles mutated inputs, aliases and outputs that are views.",
+    ),
+    "aot_autograd_runtime_wrappers": (
+        "Generated run-time wrappers",
+        "Source of all functions that AOTAutograd puts around compiled code, one after the other.",
     ),
     "compiled_function_forward": (
         "Generated forward",
@@ -170,6 +174,10 @@ _JSON: Mapping[str, tuple[str, str]] = {
     ),
     "memoizer_artifacts": ("Entries of a memoizer", "Cached autotuning choices."),
     "inductor_runtime_estimations": ("Estimated times", "The estimated time of each operator."),
+    "native_dsl_compile": (
+        "Compile of an operator of PyTorch",
+        "PyTorch compiled one of its own operators that is written in a language for kernels, or found it in a cache.",
+    ),
     "compile_worker_status": (
         "Jobs of the compile workers",
         "Jobs that were still running in Inductor's worker processes when their watchdog looked.",

@@ -1,4 +1,4 @@
-"""The events that PyTorch 2.6 to 2.13 log, each with title, view, stage and compile."""
+"""The events that PyTorch 2.6 to 2.15 log, each with title, view, stage and compile."""
 
 from __future__ import annotations
 

@@ -24,13 +24,13 @@ _OF_A_COMPILE = frozenset([COMPILE_ERROR, *(name for name, kind in KINDS.items()
 
 _UNKNOWN_EVENT = RecordKind(
     "Record of an unknown kind",
-    "PyTorch 2.6 to 2.13 do not log this event. It comes from a newer version or another program.",
+    "PyTorch 2.6 to 2.15 do not log this event. It comes from a newer version or another program.",
     "record.raw",
     known=False,
 )
 _UNKNOWN_ARTIFACT = RecordKind(
     "Artifact",
-    "PyTorch 2.6 to 2.13 do not log an artifact of this name. It comes from a newer version or another program.",
+    "PyTorch 2.6 to 2.15 do not log an artifact of this name. It comes from a newer version or another program.",
     "record.raw",
     known=False,
 )
@@ -81,6 +81,11 @@ _VLLM_GRAPH = RecordKind(
     "A graph or a part of a graph that vLLM compiles separately.",
     "inductor_views.code_or_prose",
 )
+_FLEX_GEMM = RecordKind(
+    "Lowering of FlexGEMM",
+    "A part of how Inductor chose and generated the kernel of a matrix product with an epilogue of the program's own.",
+    "inductor_views.code_or_prose",
+)
 
 
 def _artifact_kind(name: str) -> RecordKind | None:
@@ -91,6 +96,8 @@ def _artifact_kind(name: str) -> RecordKind | None:
         return _VLLM_GRAPH if any(word in name for word in ("graph", "sub", "patterns")) else _VLLM
     if name.startswith(("optimus_", "cff_")):
         return _FUSION
+    if name.startswith("flex_gemm_"):
+        return _FLEX_GEMM
     return next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), None)
 
 
