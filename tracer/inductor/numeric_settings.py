@@ -33,11 +33,14 @@ SETTINGS: tuple[tuple[str, Any], ...] = (
 
 
 def untried() -> list[tuple[str, Any]]:
-    """Return the settings that the installed torch has, and that have another value now."""
+    """Return the settings that the installed torch has, and that have another value now.
+
+    A setting that another one implies, as `numerics` does since torch 2.15, has the implied value.
+    """
     from torch._inductor import config
 
-    now = config.get_config_copy()
-    return [(name, value) for name, value in SETTINGS if name in now and now[name] != value]
+    known = config.get_config_copy()
+    return [(name, value) for name, value in SETTINGS if name in known and getattr(config, name) != value]
 
 
 @contextmanager
