@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+import sys
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from itertools import islice
 
+from stepscope.viewer.compare.alignment import longest_common_subsequence
 from stepscope.viewer.compare.queries.values import AMPLIFIED
 from stepscope.viewer.compare.readings import Call, Difference, Reading, difference
 from stepscope.viewer.compare.rows import InputState
 
 MOST_CALLS = 20_000
-"""Calls between two that have partners; in longer rows of calls no partners are looked for."""
+"""Calls of a side among which partners are looked for at once."""
+MOST_TRIED = 64
+"""Calls of one operator among which the one that reads the same norms is looked for."""
 _LIKELY = 1e-3
 """The relative difference of norms up to which calls of one operator are taken to read the same tensors."""
 VIEWS = frozenset(
@@ -76,12 +80,23 @@ def match(left: Sequence[Call], right: Sequence[Call], has_trace: bool) -> list[
     for stop in [*fixed, (len(left), len(right))]:
         ours_here = _between(ours, last[0], stop[0])
         theirs_here = [n for n in _between(theirs, last[1], stop[1]) if n not in taken]
-        if max(len(ours_here), len(theirs_here)) <= MOST_CALLS:
-            here = [forms[0][n] for n in ours_here], [forms[1][n] for n in theirs_here]
-            for a, b, size in SequenceMatcher(None, *here, autojunk=False).get_matching_blocks():
-                found |= zip(ours_here[a : a + size], theirs_here[b : b + size], strict=True)
+        here = [forms[0][n] for n in ours_here], [forms[1][n] for n in theirs_here]
+        found |= {ours_here[a]: theirs_here[b] for a, b in _in_order(*here)}
         last = stop
     return [(left[a], right[b]) for a, b in sorted(found.items())]
+
+
+def _in_order(left: list[Hashable], right: list[Hashable]) -> Iterator[tuple[int, int]]:
+    """Yield the places of equal forms, in order. Of long lists, half of `MOST_CALLS` is decided at once."""
+    a = b = 0
+    while a < len(left) and b < len(right):
+        rest = max(len(left) - a, len(right) - b)
+        most = rest if rest <= MOST_CALLS else MOST_CALLS // 2
+        pairs = longest_common_subsequence(left[a : a + MOST_CALLS], right[b : b + MOST_CALLS])
+        decided = [pair for pair in pairs if max(pair) < most]
+        yield from ((a + one, b + other) for one, other in decided)
+        last = decided[-1] if decided else (most - 1, most - 1)
+        a, b = (len(left), len(right)) if most == rest else (a + last[0] + 1, b + last[1] + 1)
 
 
 def _between(places: list[int], low: int, high: int) -> list[int]:
@@ -92,18 +107,40 @@ def _with_equal_inputs(
     left: Sequence[tuple[Call, Hashable, int]], right: Sequence[tuple[Call, Hashable, int]]
 ) -> list[tuple[int, int]]:
     """Return the places of the calls that have one form and read tensors with about the same norms."""
-    waiting: defaultdict[Hashable, list[tuple[Call, int]]] = defaultdict(list)
+    waiting: defaultdict[Hashable, dict[int, Call]] = defaultdict(dict)
+    by_norm: defaultdict[Hashable, list[tuple[float, int]]] = defaultdict(list)
     for call, form, place in right:
-        waiting[form].append((call, place))
+        waiting[form][place] = call
+        if (norm := _first_norm(call)) is not None:
+            insort(by_norm[form], (norm, place))
     found = []
     for call, form, place in left:
-        for other in waiting[form]:
-            read = [one.state for *_, one in _differences(call.inputs, other[0].inputs, _LIKELY)]
-            if read and all(state == "equal" for state in read):
-                waiting[form].remove(other)
-                found.append((place, other[1]))
-                break
+        others, norm, sorted_norms = waiting[form], _first_norm(call), by_norm[form]
+        if norm is None or not sorted_norms:
+            candidates = list(islice(others, MOST_TRIED))
+        else:
+            low, high = sorted((norm * (1 - 2 * _LIKELY), norm * (1 + 2 * _LIKELY)))
+            near = sorted_norms[bisect_left(sorted_norms, (low, -1)) : bisect_right(sorted_norms, (high, sys.maxsize))]
+            candidates = [one for _, one in near if one in others][:MOST_TRIED]
+        best = min(
+            ((far, one) for one in candidates if (far := _distance(call, others[one])) is not None), default=None
+        )
+        if best is not None:
+            del others[best[1]]
+            found.append((place, best[1]))
     return found
+
+
+def _first_norm(call: Call) -> float | None:
+    return next((one.norm for one in call.inputs if one.norm is not None and one.norm == one.norm), None)
+
+
+def _distance(left: Call, right: Call) -> float | None:
+    """Return the largest relative difference of the norms that two calls read; None if they may read other tensors."""
+    read = [one for *_, one in _differences(left.inputs, right.inputs, _LIKELY)]
+    if not read or any(one.state != "equal" for one in read):
+        return None
+    return max(one.relative or 0.0 for one in read)
 
 
 def _form(call: Call, has_trace: bool) -> Hashable:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.viewer.cli import app
+from stepscope.viewer.compare import call_pairs
 from stepscope.viewer.compare.compare import compare, wanted
 from stepscope.viewer.compare.debug_log import read_debug_log
 from stepscope.viewer.compare.html import render_html
@@ -121,6 +122,15 @@ def test_triton_kernels_have_inputs_and_outputs(asked: Any) -> None:
     found = answer(asked([left], [right], "--json"))
     assert found["verdict"] == "launch"
     assert [one["name"] for one in found["launches"][0]["outputs"]] == ["out_ptr0"]
+
+
+def test_long_logs_are_matched_in_parts(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_pairs, "MOST_CALLS", 4)
+    names = ["aten::mm", "aten::gelu", "aten::exp", "aten::log"] * 5
+    calls = [operator(name, "t: f32[4]", "t: f32[4]") for name in names]
+    found = answer(asked(calls, [*calls[:9], operator("aten::sin", "t: f32[4]", "t: f32[4]"), *calls[9:]], "--json"))
+    assert found["compared"]["launches"] == 20
+    assert [one["name"] for one in found["without_partner"]] == ["aten::sin"]
 
 
 def test_what_only_one_side_has_is_structure(asked: Any) -> None:
