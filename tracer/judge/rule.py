@@ -328,17 +328,19 @@ class _Errors:
         """Return where c is of another kind than e and r: finite, NaN, or one of the two infinities."""
         in_dtype = self._ranged(r)
         agree = (e.isfinite() & in_dtype.isfinite()) | _are_same(e, in_dtype)
-        found = agree & ~(c.isfinite() & e.isfinite()) & ~_are_same(c, e)
+        found = agree & ~self._is_at_edge(r) & ~(c.isfinite() & e.isfinite()) & ~_are_same(c, e)
         return found if bool(found.any()) else None
 
     def _ranged(self, values: Any) -> Any:
-        """Return values with infinities for those that the dtype cannot hold; those at the edge become NaN."""
+        """Return values with infinities for those that the dtype cannot hold."""
         import torch
 
+        return torch.where(values.abs() > float(self.about.max), values.sign() * torch.inf, values)
+
+    def _is_at_edge(self, values: Any) -> Any:
+        """Return where values are so near to the range of the dtype that they may be finite or not."""
         most = float(self.about.max)
-        edge = (values.abs() > most) & (values.abs() <= 2 * most)
-        beyond = torch.where(values.abs() > most, values.sign() * torch.inf, values)
-        return torch.where(edge, torch.nan, beyond)
+        return (values.abs() > most) & (values.abs() <= 2 * most)
 
     def _still_strange(self, moved: Sequence[Any]) -> Any:
         """Return where compiled code is strange, and moved inputs do not change what float64 says."""
@@ -347,7 +349,7 @@ class _Errors:
         found, r = self.strange, self._ranged(self.values[2].double())
         for one in moved:
             p = self._ranged(one.double())
-            found = found & ((p.isfinite() & r.isfinite()) | _are_same(p, r))
+            found = found & ~self._is_at_edge(one) & ((p.isfinite() & r.isfinite()) | _are_same(p, r))
         return found if bool(found.any()) else None
 
 

@@ -98,6 +98,15 @@ def test_new_nan_and_infinity_are_wrong_and_overflow_is_not() -> None:
     assert found.of_limit == inf
 
 
+@pytest.mark.parametrize(("compiled", "eager"), [(inf, nan), (nan, inf), (inf, 65504.0), (65504.0, inf), (nan, nan)])
+def test_at_the_edge_of_the_range_any_value_may_be_right(compiled: float, eager: float) -> None:
+    exact = torch.tensor([[1.0, 1e5]], dtype=torch.float64)
+    c, e = (torch.tensor([[1.0, one]], dtype=torch.float16) for one in (compiled, eager))
+    assert not verdict(c, e, exact).broken
+    moved = [torch.tensor([[1.0, 1e5]], dtype=torch.float64)]
+    assert not verdict(c, e, torch.tensor([[1.0, nan]], dtype=torch.float64), lambda _: moved).broken
+
+
 @pytest.mark.parametrize(
     ("compiled", "right"), [(nan, inf), (inf, nan), (0.0, inf), (0.0, nan), (-inf, inf), (inf, -inf), (nan, -inf)]
 )
