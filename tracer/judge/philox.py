@@ -80,7 +80,9 @@ def drawn(target: str, args: tuple[Any, ...], kwargs: dict[str, Any], double: bo
         size, seed, mode = args[:3]
         drawing = int(seed), list(size), offset, not seed.is_cuda
         found = uniform(*drawing) if mode == "rand" else normal(*drawing, double)
-    return torch.from_numpy(np.ascontiguousarray(found)).to(seed.device)
+    return (
+        torch.from_numpy(np.ascontiguousarray(found)).reshape(size).to(seed.device)
+    )  # numpy makes one dimension of none
 
 
 def _seed(seed: int, on_cpu: bool) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
+from stepscope.tracer.judge.philox import drawn as tensor_drawn
 from stepscope.tracer.judge.philox import integers, normal, philox, uniform
 
 
@@ -30,3 +32,8 @@ def test_numbers_have_their_ranges_and_moments() -> None:
 
 def test_an_offset_continues_the_sequence() -> None:
     assert np.array_equal(uniform(3, [10], 0, True)[4:], uniform(3, [6], 4, True))
+
+
+def test_one_number_has_no_dimensions() -> None:
+    for target, args in (("random", ([], torch.tensor(7), "rand")), ("randint", (2, 9, [], torch.tensor(7)))):
+        assert tensor_drawn(f"op:prims.inductor_{target}.default", args, {}, False).shape == ()
