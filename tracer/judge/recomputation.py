@@ -86,9 +86,18 @@ class Recomputation:
         between = [one for name, one in self._spacings.items() if name not in self._targets and one > 0.0]
         return max(between, default=self._spacing) / 2
 
-    @property
+    @cached_property
     def _rounding(self) -> Rounding:
-        return self._launch.rounding if self._spacing > once.FLOAT32_SPACING else "anywhere"
+        if self._spacing <= once.FLOAT32_SPACING:
+            return "anywhere"
+        is_known = all(one.value is not None for one, dtype in self._stores if spacing_of(dtype) > once.FLOAT32_SPACING)
+        return "between" if self._launch.rounding == "stored" and not is_known else self._launch.rounding
+
+    @cached_property
+    def _stores(self) -> list[tuple[Written, str]]:
+        """The buffers that the launch writes, and their dtypes."""
+        members = ((one, member_of(self._after, one)) for one in self._launch.written)
+        return [(one, str(value.dtype).removeprefix("torch.")) for one, value in members if is_plain(value)]
 
     @cached_property
     def _is_exact(self) -> bool:
@@ -140,6 +149,7 @@ class Recomputation:
         unit = once.FLOAT32_SPACING if self._rounding == "stored" else 0.0
         between = rule.DECIDED if is_loop else 0.0
         modes = [Mode(True, move, distance, between, unit, ties=2 * distance) for move in FAR]
+        modes += [Mode(double=True, in_order=True)] * self._has_loops
         far = (self._evaluated(mode)[value] for mode in modes)  # one after the other, as all need much memory
         others = self._once(value, False, once.ALL) if self._rounding == "stored" else []
         apart = rule.undecided(double, self._moved(value, rule.FEW), chain(others, far), compiled.dtype)
@@ -184,7 +194,12 @@ class Recomputation:
 
     def _once(self, value: Value, rounds: bool, count: int) -> list[Any]:
         """Return float64 values: moved by what float32 rounds, and with rounded stores; the first mostly suffices."""
-        stored = {one.value: member_of(self._after, one).dtype for one in self._launch.written if one.value is not None}
+        import torch
+
+        held = ((value, dtype) for one, dtype in self._stores for value, _ in self._stored.held.get(one.buffer, ()))
+        stored = {
+            value: getattr(torch, dtype) for value, dtype in held if self._stored.nodes[value.node].dtype == dtype
+        }
         modes = [Mode(double=True, stored=stored, rounds_numbers=rounds)]
         for move, times in MOVES[: rule.FEW]:
             distance = once.FLOAT32_SPACING / 2 * times
@@ -246,6 +261,8 @@ class Recomputation:
         try:
             return tensor.as_strided(size, stride, tensor.storage_offset() + offset)
         except RuntimeError as error:
+            if not tensor.numel():  # an operator may return nothing where its meta function returns something
+                return tensor
             raise CannotJudge(f"the buffer has another form than the compiler recorded: {error}") from None
 
 

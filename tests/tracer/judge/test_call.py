@@ -75,6 +75,11 @@ def test_a_launch_that_read_an_unknown_part_may_be_right() -> None:
     assert judged(memory[:4], memory, value, value.sin()).result.verdicts[-1].word == "ok"
 
 
+def test_an_operator_that_returns_less_than_its_meta_function_is_judged() -> None:
+    found = judged(torch.zeros(4), torch.zeros(8), torch.ones(0), torch.ones(0)).result.verdicts[-1]
+    assert found.word == "ok"
+
+
 def test_a_warning_that_the_program_turns_into_an_error_leaves_the_launch_unjudged() -> None:
     memory, value = torch.zeros(8), torch.ones(4)
     with warnings.catch_warnings():
@@ -114,3 +119,32 @@ def test_truth_values_of_other_bits_accuse_nobody(bits: int) -> None:
     wrong = torch.tensor([True, False, True, False])
     found = judged(torch.zeros(4), torch.zeros(4), value, wrong, "op:aten.logical_not.default").result.verdicts[-1]
     assert ("neither 0 nor 1" in (found.why_not or "")) == (bits > 1)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_a_kernel_rounds_for_itself_is_no_error(is_known: bool) -> None:
+    """It has stored the product, and subtracts what it reads again, while the narrower rule knows of no rounding."""
+    nodes = [
+        Node("arg0", "input", "arg0", {"tuple": []}, {"dict": {}}, "bfloat16", [64]),
+        Node("mul", "call", "op:aten.mul.Tensor", {"tuple": [{"node": "arg0"}, 3]}, {"dict": {}}, "bfloat16", [64]),
+        Node("sub", "call", "op:aten.sub.Tensor", {"tuple": [{"node": "mul"}, {"node": "arg0"}]}, {"dict": {
+            "alpha": {"float": (2.9).hex()}}}, "bfloat16", [64]),
+    ]  # fmt: skip
+    given, mul, sub = (Place(name, [64], [1], 0) for name in ("arg0", "buf0", "buf1"))
+    buffers = [Buffer(name, name, "ComputedBuffer", "FixedLayout", None, [], []) for name in ("buf0", "buf1")]
+    places = {"arg0": given, "sub": sub} | ({"mul": mul} if is_known else {})
+    values = StoredValues(GraphRecord(None, nodes, places, {}, [], buffers, {}, {}, {}))
+    kernel = LaunchPlan(0, "cpp_fused_mul_sub_0", [Operand("arg0", "in", "arg0")], "stored", after=["buf0", "buf1"])
+    product, difference = Value("mul", 0), Value("sub", 0)
+    kernel.written = [Written(1, None, "buf1", "buf1", difference, sub)]
+    kernel.written.append(Written(0, None, "buf0", "buf0", *((product, mul) if is_known else (None, None, NO_PLACE))))
+    known = [one for one in kernel.written if one.value is not None]
+    fragment = fragment_of(values, [one.value for one in known if one.value], {Value("arg0", 0)}.__contains__)
+    kernel.groups = [Group(fragment, known, {Value("arg0", 0): (0, given)})]
+    judge = CallJudge(FunctionPlan(values, inputs=["arg0"], launches={0: kernel}), lambda kernel: True)
+    x = torch.randn(64, generator=torch.Generator().manual_seed(0)).bfloat16()
+    stores = (x.float() * 3).bfloat16()
+    result = (stores.float() - x.float() * 2.9).bfloat16()
+    judge.before(0, [x])
+    judge.after(0, [stores, result])
+    assert [one.word for one in judge.result.verdicts if one.variable == "buf1"] == ["ok"]
