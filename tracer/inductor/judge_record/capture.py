@@ -8,13 +8,13 @@ names.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from stepscope.tracer.inductor.judge_record import places
-from stepscope.tracer.inductor.judge_record.convolutions import split_convolutions
-from stepscope.tracer.inductor.judge_record.means import split_means
+from stepscope.tracer.inductor.judge_record.convolutions import parts_of_convolution
+from stepscope.tracer.inductor.judge_record.means import parts_of_mean
 from stepscope.tracer.inductor.judge_record.nodes import plain_nodes
 from stepscope.tracer.judge.record import Constant, GraphRecord, Node, Place
 
@@ -62,10 +62,8 @@ class JudgeTap:
         if lowered is None:
             return None
         found = {name: place for name, one in lowered.results.items() if (place := places.place_of(one)) is not None}
-        described = lowered.nodes
-        for split in (split_means, split_convolutions):
-            described, parts = split(graph, described, found)
-            found |= parts
+        described, parts = _split(graph, lowered.nodes, found)
+        found |= parts
         nodes = {node.name: node for node in described}
         also = list(places.further_places(graph, nodes, found))
         for node in described:
@@ -102,3 +100,18 @@ class JudgeTap:
             self._graphs[graph] = _Lowered(*plain_nodes(graph.module))
         except Exception as error:
             self._on_failure("judge record", error)
+
+
+def _split(graph: Any, nodes: list[Node], found: Mapping[str, Place]) -> tuple[list[Node], dict[str, Place]]:
+    """Return the nodes, with several for one of which a buffer holds a part, and the places of these parts."""
+    by_name = {node.name: node for node in nodes}
+    taken = {place.buffer for place in found.values()}
+    parts: dict[str, list[Node]] = {}
+    held: dict[str, Place] = {}
+    for buffer in graph.buffers:
+        own = parts_of_mean(buffer, by_name) or parts_of_convolution(buffer, by_name)
+        place = places.place_of(buffer) if own and buffer.get_name() not in taken else None
+        if place is not None and place.size == own[-1].size:
+            parts[own[-1].name] = own
+            held[own[0].name] = place
+    return [part for node in nodes for part in parts.get(node.name, [node])], held

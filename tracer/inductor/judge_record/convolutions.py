@@ -11,34 +11,22 @@ from dataclasses import replace
 from typing import Any
 
 from stepscope.tracer.inductor.judge_record.nodes import without_bias
-from stepscope.tracer.inductor.judge_record.places import place_of
-from stepscope.tracer.judge.record import Json, Node, Place, members_of, node_of
+from stepscope.tracer.judge.record import Json, Node, members_of, node_of
 
 CONVOLUTION = "op:aten.convolution.default"
 BIAS = 2
 """Position of the bias among the arguments of the operator."""
 
 
-def split_convolutions(
-    graph: Any, nodes: list[Node], places: Mapping[str, Place]
-) -> tuple[list[Node], dict[str, Place]]:
-    """Return the nodes with such convolutions split, and the places of the results without their bias."""
+def parts_of_convolution(buffer: Any, nodes: Mapping[str, Node]) -> list[Node]:
+    """Return the nodes for the convolution whose result without its bias, the first node, a buffer holds; or none."""
     from torch._inductor import ir
 
-    biased = {node.name: node for node in nodes if node.target == CONVOLUTION and _bias(node) is not None}
-    taken = {place.buffer for place in places.values()}
-    parts: dict[str, list[Node]] = {}
-    found: dict[str, Place] = {}
-    for buffer in graph.buffers:
-        is_kernel = isinstance(buffer, (ir.ExternKernel, ir.TemplateBuffer))
-        if not is_kernel or buffer.get_name() in taken or len(buffer.inputs) > BIAS:
-            continue
-        names = [one.name for one in buffer.origins if one.name in biased]
-        place = place_of(buffer)
-        if len(names) == 1 and place is not None and place.size == biased[names[0]].size:
-            parts[names[0]] = _parts(biased[names[0]])
-            found[parts[names[0]][0].name] = place
-    return [part for node in nodes for part in parts.get(node.name, [node])], found
+    if not isinstance(buffer, (ir.ExternKernel, ir.TemplateBuffer)) or len(buffer.inputs) > BIAS:
+        return []
+    origins = [nodes[one.name] for one in buffer.origins if one.name in nodes]
+    biased = [node for node in origins if node.target == CONVOLUTION and _bias(node) is not None]
+    return _parts(biased[0]) if len(biased) == 1 else []
 
 
 def _bias(node: Node) -> Json:

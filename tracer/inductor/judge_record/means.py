@@ -10,35 +10,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from stepscope.tracer.inductor.judge_record.places import place_of
-from stepscope.tracer.judge.record import Json, Node, Place, members_of, node_of
+from stepscope.tracer.judge.record import Json, Node, members_of, node_of
 
 MEANS = ("op:aten.mean.dim", "op:aten.mean.default")
 
 
-def split_means(graph: Any, nodes: list[Node], places: Mapping[str, Place]) -> tuple[list[Node], dict[str, Place]]:
-    """Return the nodes with such means split, and the places of the sums."""
+def parts_of_mean(buffer: Any, nodes: dict[str, Node]) -> list[Node]:
+    """Return the nodes for the mean whose sum a buffer holds: the sum first; none if it holds no sum of a mean."""
     from torch._inductor import ir
 
-    by_name = {node.name: node for node in nodes}
-    order = {node.name: number for number, node in enumerate(nodes)}
-    taken = {place.buffer for place in places.values()}
-    parts: dict[str, list[Node]] = {}
-    sums: dict[str, Place] = {}
-    for buffer in graph.buffers:
-        data = getattr(buffer, "data", None)
-        if not isinstance(data, ir.Reduction) or data.reduction_type != "sum" or buffer.get_name() in taken:
-            continue
-        names = [one.name for one in buffer.origins if one.name in by_name]
-        mean = by_name[max(names, key=order.__getitem__)] if names else None
-        place = place_of(buffer)
-        if mean is None or mean.target not in MEANS or place is None or place.size != mean.size:
-            continue
-        found = list(_parts(mean, by_name, str(buffer.get_dtype()).removeprefix("torch.")))
-        if found:
-            parts[mean.name] = found
-            sums[found[0].name] = place
-    return [part for node in nodes for part in parts.get(node.name, [node])], sums
+    data = getattr(buffer, "data", None)
+    if not isinstance(data, ir.Reduction) or data.reduction_type != "sum":
+        return []
+    origins = {one.name for one in buffer.origins}
+    last = next((node for node in reversed(nodes.values()) if node.name in origins), None)
+    if last is None or last.target not in MEANS:
+        return []
+    return list(_parts(last, nodes, str(buffer.get_dtype()).removeprefix("torch.")))
 
 
 def _parts(mean: Node, nodes: Mapping[str, Node], dtype: str) -> Iterator[Node]:

@@ -32,7 +32,7 @@ def _node(node: Any) -> Node:
 
 
 def without_bias(name: str) -> str:
-    """Return the name of the node for a convolution without its bias (`split_convolutions`)."""
+    """Return the name of the node for a convolution without its bias (`parts_of_convolution`)."""
     return f"{name}_without_bias"
 
 
