@@ -108,6 +108,11 @@ class StoredValues:
         written = written_nodes(self.nodes[name])
         return Value(name, self.state_at(name, name) + (1 if written and self.parent.get(name) else 0))
 
+    def _is_new(self, name: str, buffer: str) -> bool:
+        """Return whether a buffer is new memory that an operator returned; since torch 2.15 it may be no item."""
+        kind = self.buffers[buffer].kind if buffer in self.buffers else None
+        return kind == "MultiOutput" or (kind == "FallbackKernel" and name not in self.parent)
+
     @cached_property
     def held(self) -> dict[str, list[tuple[Value, Place]]]:
         """Return the values that each buffer holds."""
@@ -115,8 +120,7 @@ class StoredValues:
         mutations = self._mutations()
         for name, place in self.record.places.items():
             node = self.nodes[name]
-            is_item = self.buffers[place.buffer].kind == "MultiOutput" if place.buffer in self.buffers else False
-            if node.kind == "output" or (written_nodes(node) and not is_item):
+            if node.kind == "output" or (written_nodes(node) and not self._is_new(name, place.buffer)):
                 continue
             value = self.value(name)
             if value.mutations and mutations.get(place.buffer):

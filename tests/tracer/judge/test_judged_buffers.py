@@ -14,6 +14,7 @@ from torch._inductor import config, ir
 
 import stepscope
 from tests.judge.reading import Judged, judged_in
+from tests.programs.operators import add_one_and_double
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 F = torch.nn.functional
@@ -39,6 +40,18 @@ def centered(x: Tensor, weight: Tensor) -> Tensor:
     """Compute means whose sums one kernel writes and another one reads."""
     large = x.relu().view(16, 2, 32).amax(1)
     return large @ weight - large.mean(-1, keepdim=True)
+
+
+def test_what_an_operator_returns_that_changes_an_argument_too(tmp_path: Path) -> None:
+    """Its result is an item of what it returns, or since torch 2.15 the buffer of the operator itself."""
+
+    def step(x: Tensor) -> Any:
+        sums = torch.zeros(8, 8)
+        return add_one_and_double(x, sums) @ sums, sums
+
+    found = judged(step, torch.randn(8, 8), folder=tmp_path)
+    assert not found.buffers
+    assert found.judged == found.launches == 3
 
 
 def test_a_copy_of_what_a_convolution_wrote_is_judged(tmp_path: Path) -> None:
