@@ -7,11 +7,13 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from torch.torch_version import TorchVersion
 
 from stepscope.tracer.config import TraceConfig
 from tests import python_processes
@@ -141,7 +143,7 @@ def test_the_programs_own_exit_code_comes_back(tmp_path: Path) -> None:
         (
             "import torch",
             "the program compiled nothing; the method compile() of nn.Sequential and of other modules that torch.nn"
-            " defines has no effect, but torch.compile(module) does",
+            " defines has no effect up to torch 2.13, but torch.compile(module) does",
         ),
         ("", "the program did not import torch, or stepscope is not installed for its Python"),
         (
@@ -165,7 +167,8 @@ def test_torch_compiles_containers_by_its_function_alone(tmp_path: Path) -> None
     """What a run without a log says about them."""
     told = "import torch; module = torch.nn.Sequential(torch.nn.ReLU()); module.compile(backend='eager')"
     said = stepscope("run", "--", "-c", f"{told}; module(torch.ones(2))", cwd=tmp_path, alone=True)
-    assert "no log was written: the program compiled nothing; the method compile()" in said.stderr
+    if "no log was written" in said.stderr or TorchVersion(version("torch")) < "2.14":  # torch 2.15 compiles it
+        assert "no log was written: the program compiled nothing; the method compile()" in said.stderr
     said = stepscope("run", "--", "-c", f"{told}; torch.compile(module, backend='eager')(torch.ones(2))", cwd=tmp_path)
     assert "no log was written" not in said.stderr
 

@@ -56,7 +56,7 @@ class RunResult:
 
 _COMPILED_NOTHING = (
     "the program compiled nothing; the method compile() of nn.Sequential and of other modules that torch.nn defines has"
-    " no effect, but torch.compile(module) does"
+    " no effect up to torch 2.13, but torch.compile(module) does"
 )
 
 
