@@ -88,10 +88,19 @@ class Recomputation:
 
     @cached_property
     def _rounding(self) -> Rounding:
-        if self._spacing <= once.FLOAT32_SPACING:
+        if self._spacing <= once.FLOAT32_SPACING or self._has_read_rounded:
             return "anywhere"
         is_known = all(one.value is not None for one, dtype in self._stores if spacing_of(dtype) > once.FLOAT32_SPACING)
         return "between" if self._launch.rounding == "stored" and not is_known else self._launch.rounding
+
+    @property
+    def _has_read_rounded(self) -> bool:
+        """Whether it follows from values that other launches may have rounded in between."""
+        if self._group.is_direct:
+            return False
+        known = {position for position, _ in self._group.leaves.values()}
+        others = [one for n, one in enumerate(self._given) if n not in known and self._launch.operands[n].use != "out"]
+        return any(one is None or one.dtype.itemsize < 4 for one in others)
 
     @cached_property
     def _stores(self) -> list[tuple[Written, str]]:

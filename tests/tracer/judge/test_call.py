@@ -121,30 +121,39 @@ def test_truth_values_of_other_bits_accuse_nobody(bits: int) -> None:
     assert ("neither 0 nor 1" in (found.why_not or "")) == (bits > 1)
 
 
-@pytest.mark.parametrize("is_known", [True, False])
-def test_what_a_kernel_rounds_for_itself_is_no_error(is_known: bool) -> None:
-    """It has stored the product, and subtracts what it reads again, while the narrower rule knows of no rounding."""
+@pytest.mark.parametrize("where", ["known", "unknown", "another launch"])
+def test_what_was_rounded_on_the_way_is_no_error(where: str) -> None:
+    """A product was stored, and is read again, while the narrower rule may know of no rounding."""
+    arguments = {"tuple": [{"node": "arg0"}, 3]}, {"tuple": [{"node": "mul"}, {"node": "arg0"}]}
+    alpha = {"dict": {"alpha": {"float": (2.9).hex()}}}
     nodes = [
         Node("arg0", "input", "arg0", {"tuple": []}, {"dict": {}}, "bfloat16", [64]),
-        Node("mul", "call", "op:aten.mul.Tensor", {"tuple": [{"node": "arg0"}, 3]}, {"dict": {}}, "bfloat16", [64]),
-        Node("sub", "call", "op:aten.sub.Tensor", {"tuple": [{"node": "mul"}, {"node": "arg0"}]}, {"dict": {
-            "alpha": {"float": (2.9).hex()}}}, "bfloat16", [64]),
-    ]  # fmt: skip
+        Node("mul", "call", "op:aten.mul.Tensor", arguments[0], {"dict": {}}, "bfloat16", [64]),
+        Node("sub", "call", "op:aten.sub.Tensor", arguments[1], alpha, "bfloat16", [64]),
+    ]
     given, mul, sub = (Place(name, [64], [1], 0) for name in ("arg0", "buf0", "buf1"))
     buffers = [Buffer(name, name, "ComputedBuffer", "FixedLayout", None, [], []) for name in ("buf0", "buf1")]
-    places = {"arg0": given, "sub": sub} | ({"mul": mul} if is_known else {})
+    places = {"arg0": given, "sub": sub} | ({"mul": mul} if where == "known" else {})
     values = StoredValues(GraphRecord(None, nodes, places, {}, [], buffers, {}, {}, {}))
-    kernel = LaunchPlan(0, "cpp_fused_mul_sub_0", [Operand("arg0", "in", "arg0")], "stored", after=["buf0", "buf1"])
-    product, difference = Value("mul", 0), Value("sub", 0)
-    kernel.written = [Written(1, None, "buf1", "buf1", difference, sub)]
-    kernel.written.append(Written(0, None, "buf0", "buf0", *((product, mul) if is_known else (None, None, NO_PLACE))))
-    known = [one for one in kernel.written if one.value is not None]
+    product = (Value("mul", 0), mul) if where == "known" else (None, None, NO_PLACE)
+    written = [Written(0, None, "buf0", "buf0", *product), Written(1, None, "buf1", "buf1", Value("sub", 0), sub)]
+    known = [one for one in written if one.value is not None]
     fragment = fragment_of(values, [one.value for one in known if one.value], {Value("arg0", 0)}.__contains__)
-    kernel.groups = [Group(fragment, known, {Value("arg0", 0): (0, given)})]
-    judge = CallJudge(FunctionPlan(values, inputs=["arg0"], launches={0: kernel}), lambda kernel: True)
     x = torch.randn(64, generator=torch.Generator().manual_seed(0)).bfloat16()
     stores = (x.float() * 3).bfloat16()
     result = (stores.float() - x.float() * 2.9).bfloat16()
-    judge.before(0, [x])
-    judge.after(0, [stores, result])
+    kernels = [
+        LaunchPlan(0, "cpp_fused_0", [Operand("arg0", "in", "arg0")], "stored", False, ["buf0", "buf1"], written)
+    ]
+    leaves = {Value("arg0", 0): (0, given)}
+    if where == "another launch":
+        operands = [Operand("arg0", "other", "arg0"), Operand("buf0", "in", "buf0")]
+        written[1].position, kernels[0].after, kernels[0].written = 0, ["buf0"], written[:1]
+        kernels.append(LaunchPlan(1, "cpp_fused_1", operands, "stored", False, ["buf1"], written[1:]))
+    kernels[-1].groups = [Group(fragment, known, leaves, is_direct=len(kernels) == 1)]
+    judge = CallJudge(FunctionPlan(values, inputs=["arg0"], launches=dict(enumerate(kernels))), lambda kernel: True)
+    after = [[stores, result]] if len(kernels) == 1 else [[stores], [result]]
+    for site, (before, made) in enumerate(zip(([x], [x, stores]), after, strict=False)):
+        judge.before(site, before)
+        judge.after(site, made)
     assert [one.word for one in judge.result.verdicts if one.variable == "buf1"] == ["ok"]
