@@ -26,6 +26,7 @@ from stepscope.tracer.judge.targets import (
     doubled,
     function_of,
     is_exact,
+    leaves_open,
     spacing_of,
     tensor_of,
     written_arguments,
@@ -58,6 +59,8 @@ class Mode:
     """Values that later steps read as if they had been rounded to a dtype."""
     in_order: bool = False
     """Whether sums, means and some functions are those of kernels."""
+    fill: int = 0
+    """What memory holds whose contents the program leaves open."""
     ties: float = 0.0
     """Relative distance within which two numbers count as equal, whatever rounding makes of them."""
     rounds_numbers: bool = False
@@ -190,10 +193,14 @@ class Run:
             args = tuple(_copied(one) if position in written else one for position, one in enumerate(args))
         if node.target == CONVERT:
             return args[0].to(args[1])
-        result = function_of(node.target)(*args, **kwargs)
+        result = self._made(node.target, args, kwargs)
         if self._mode.double and node.target.startswith(VARIANCES) and _overflows(args[0], result):
             raise CannotJudge(f"the squares that {node.target.removeprefix('op:')} sums exceed the range of float32")
         return self._in_mode(result) if self._mode.double else result
+
+    def _made(self, target: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        result = function_of(target)(*args, **kwargs)
+        return result.fill_(self._mode.fill) if leaves_open(target) else result
 
     def _precision(self, name: str) -> Any:
         """Return the dtype in which a kernel computes a node."""

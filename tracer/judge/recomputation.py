@@ -27,7 +27,7 @@ from stepscope.tracer.judge.plan import Group, LaunchPlan, Written
 from stepscope.tracer.judge.record import Place
 from stepscope.tracer.judge.rounding import Rounding
 from stepscope.tracer.judge.stored import StoredValues, Value
-from stepscope.tracer.judge.targets import CannotJudge, decides, is_exact, spacing_of
+from stepscope.tracer.judge.targets import CannotJudge, decides, is_exact, leaves_open, spacing_of
 
 MOVES = (
     (random_moves(1), 1.0),
@@ -64,7 +64,7 @@ class Recomputation:
         self._done: dict[str, Mapping[Value, Any]] = {}
         """Values by mode."""
         self._apart: dict[Value, Any] = {}
-        """Where a value depends on a decision that rounding may change."""
+        """Where a value depends on a decision that rounding may change, or on memory that the program leaves open."""
 
     @cached_property
     def _spacings(self) -> dict[str, float]:
@@ -118,6 +118,10 @@ class Recomputation:
         return any(is_loop(self._stored.nodes[name].target) for name in self._group.fragment.nodes())
 
     @cached_property
+    def _has_open_memory(self) -> bool:
+        return any(leaves_open(self._stored.nodes[name].target) for name in self._group.fragment.nodes())
+
+    @cached_property
     def _decides(self) -> bool:
         """Whether results may jump if what they follow from is rounded otherwise."""
         nodes = self._stored.nodes
@@ -136,7 +140,9 @@ class Recomputation:
         eager = self._target("same", SAME, written.value)
         if tuple(eager.shape) != tuple(compiled.shape):
             raise CannotJudge(f"the reference has the size {list(eager.shape)}, and the buffer {list(compiled.shape)}")
-        found = self._compared(compiled, eager.to(compiled.dtype), written.value)
+        if self._has_open_memory:
+            self._apart[written.value] = ~rule.are_same(eager, self._target("filled", Mode(fill=1), written.value))
+        found = self._compared(compiled, written.value)
         if found.broken and self._decides and not compiled.is_complex():
             found = self._where_decided(found, compiled, written.value)
         if found.broken and any(self._is_no_truth(leaf) for leaf in self._group.leaves):
@@ -145,7 +151,10 @@ class Recomputation:
             )
         return found
 
-    def _compared(self, compiled: Any, eager: Any, value: Value) -> rule.Comparison:
+    def _compared(self, compiled: Any, value: Value) -> rule.Comparison:
+        if value in self._apart:
+            compiled = compiled.masked_fill(self._apart[value], 0)
+        eager = self._target("same", SAME, value).to(compiled.dtype)
         if rule.equal(compiled, eager):
             return rule.Comparison("equal")
         found = self._rounded_once(compiled, eager, value) if self._rounding == "stored" else None
@@ -166,9 +175,8 @@ class Recomputation:
             return found
         if bool(apart.all()):
             raise CannotJudge(UNDECIDED)
-        self._apart[value] = apart
-        eager = self._target("same", SAME, value).to(compiled.dtype)
-        found = self._compared(compiled.masked_fill(apart, 0), eager, value)
+        self._apart[value] = apart | self._apart[value] if value in self._apart else apart
+        found = self._compared(compiled, value)
         return found if found.broken else replace(found, how="moved")
 
     def _is_no_truth(self, value: Value) -> bool:

@@ -73,7 +73,7 @@ def equal(compiled: Any, eager: Any) -> bool:
         return True
     if not (compiled.is_floating_point() or compiled.is_complex()):
         return False
-    return bool(compiled.isnan().any()) and bool(_are_same(compiled, eager).all())
+    return bool(compiled.isnan().any()) and bool(are_same(compiled, eager).all())
 
 
 def near(compiled: Any, eager: Any, spacing: float) -> Comparison | None:
@@ -217,7 +217,7 @@ def undecided(double: Any, near: Sequence[Any], far: Iterable[Any], dtype: Any) 
         explained = torch.maximum(explained, (one - double).abs().nan_to_num(0.0, 0.0))
     allowed = (row_maximum(explained) + double.abs() * about.eps) * (2 * DECIDED) + about.tiny
     for one in far:
-        found |= ~((one - double).abs() <= allowed) & ~_are_same(one, double)
+        found |= ~((one - double).abs() <= allowed) & ~are_same(one, double)
     return found
 
 
@@ -327,8 +327,8 @@ class _Errors:
     def _strange(self, c: Any, e: Any, r: Any) -> Any:
         """Return where c is of another kind than e and r: finite, NaN, or one of the two infinities."""
         in_dtype = self._ranged(r)
-        agree = (e.isfinite() & in_dtype.isfinite()) | _are_same(e, in_dtype)
-        found = agree & ~self._is_at_edge(r) & ~(c.isfinite() & e.isfinite()) & ~_are_same(c, e)
+        agree = (e.isfinite() & in_dtype.isfinite()) | are_same(e, in_dtype)
+        found = agree & ~self._is_at_edge(r) & ~(c.isfinite() & e.isfinite()) & ~are_same(c, e)
         return found if bool(found.any()) else None
 
     def _ranged(self, values: Any) -> Any:
@@ -349,11 +349,11 @@ class _Errors:
         found, r = self.strange, self._ranged(self.values[2].double())
         for one in moved:
             p = self._ranged(one.double())
-            found = found & ~self._is_at_edge(one) & ((p.isfinite() & r.isfinite()) | _are_same(p, r))
+            found = found & ~self._is_at_edge(one) & ((p.isfinite() & r.isfinite()) | are_same(p, r))
         return found if bool(found.any()) else None
 
 
-def _are_same(one: Any, other: Any) -> Any:
+def are_same(one: Any, other: Any) -> Any:
     return (one == other) | (one.isnan() & other.isnan())
 
 

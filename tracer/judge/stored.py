@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 from stepscope.tracer.judge.arguments import Read, reader_of, rounded
 from stepscope.tracer.judge.record import Buffer, GraphRecord, Json, Node, Place, members_of, node_of, nodes_in
-from stepscope.tracer.judge.targets import chooses, schema_of, viewed_argument, written_arguments
+from stepscope.tracer.judge.targets import chooses, leaves_open, schema_of, viewed_argument, written_arguments
 
 LOW = ("bfloat16", "float16")
 GETITEM = "function:operator.getitem"
 REPLACED = ("Fallback", "MutationOutput")
-NO_VALUE = ("aten.empty", "aten.new_empty", "aten.empty_strided", "aten.new_empty_strided", "aten.empty_like")
 
 
 class Value(NamedTuple):
@@ -201,7 +200,7 @@ class StoredValues:
     def may_be_unwritten(self, buffer: str) -> bool:
         """Return whether the program itself leaves the contents of a buffer open, as with `torch.empty`."""
         held = self.held.get(buffer, [])
-        return any(self.nodes[value.node].target.removeprefix("op:").startswith(NO_VALUE) for value, _ in held)
+        return any(leaves_open(self.nodes[value.node].target) for value, _ in held)
 
 
 def written_nodes(node: Node) -> list[str]:

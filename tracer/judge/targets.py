@@ -89,6 +89,11 @@ def decides(target: str, dtype: str | None) -> bool:
     return namespace in ("aten", "prims") and not DECIDES.isdisjoint((rest, rest.partition(".")[0]))
 
 
+def leaves_open(target: str) -> bool:
+    """Return whether a node is memory whose contents the program leaves open."""
+    return target.startswith(("op:aten.empty", "op:aten.new_empty", "op:prims.empty"))
+
+
 def chooses(target: str) -> bool:
     """Return whether an operator compares numbers or chooses among them, so that it does so in their own dtype."""
     return is_exact(target) or target.startswith("op:aten.clamp")

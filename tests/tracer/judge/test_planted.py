@@ -81,6 +81,21 @@ def test_what_a_mask_replaces_in_a_temporary_is_in_its_memory(is_faulty: bool, t
     assert found.judged == found.launches
 
 
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_memory_that_the_program_leaves_open_is_no_error(is_faulty: bool, tmp_path: Path) -> None:
+    """A circular padding begins with such memory, which is written part by part."""
+
+    def model(x: Tensor) -> Tensor:
+        x = torch.relu(x) if is_faulty else x.sin()
+        return torch.nn.functional.pad(x, (1, 2, 2, 1), mode="circular")
+
+    garbage = [torch.full((2, 3, 17, 15), 1e33) for _ in range(8)]
+    del garbage  # the memory of which is given to the program
+    found = judged(model, torch.randn(2, 3, 14, 12), folder=tmp_path)
+    assert {"relu" in name for name in kernels(found)} == ({True} if is_faulty else set())
+    assert found.judged == found.launches
+
+
 def rounded(x: Tensor) -> tuple[Tensor, ...]:
     """The quotient is near a half in so many elements that each way to compute it rounds some of them otherwise."""
     normed = torch.nn.functional.layer_norm(x, x.shape[-1:])
