@@ -158,7 +158,9 @@ class Recomputation:
         if rule.equal(compiled, eager):
             return rule.Comparison("equal")
         found = self._rounded_once(compiled, eager, value) if self._rounding == "stored" else None
-        return found or rule.near(compiled, eager, self._spacing) or self._by_double(compiled, eager, value)
+        if found is None and not (compiled.is_cuda and "double" in self._done):  # there one kernel takes float64
+            found = rule.near(compiled, eager, self._spacing)
+        return found or self._by_double(compiled, eager, value)
 
     def _where_decided(self, found: rule.Comparison, compiled: Any, value: Value) -> rule.Comparison:
         """Compare a buffer anew without the elements on which a decision depends that rounding may change."""
