@@ -27,6 +27,7 @@ from stepscope.tracer.judge.targets import (
     function_of,
     is_exact,
     leaves_open,
+    quick_function_of,
     spacing_of,
     tensor_of,
     written_arguments,
@@ -199,7 +200,7 @@ class Run:
         return self._in_mode(result) if self._mode.double else result
 
     def _made(self, target: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        result = function_of(target)(*args, **kwargs)
+        result = quick_function_of(target)(*args, **kwargs)
         return result.fill_(self._mode.fill) if leaves_open(target) else result
 
     def _precision(self, name: str) -> Any:

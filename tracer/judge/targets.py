@@ -66,10 +66,6 @@ def function_of(target: str) -> Callable[..., Any]:
     """Return the function that a node calls. Raises CannotJudge if there is none in this torch."""
     import torch
 
-    if target in FUNCTIONS_OF_TENSORS:
-        return getattr(torch, FUNCTIONS_OF_TENSORS[target])  # type: ignore[no-any-return]
-    if target == "op:aten.view.default":
-        return torch.Tensor.view
     kind, _, name = target.partition(":")
     if kind == "op":
         namespace, _, rest = name.partition(".")
@@ -87,6 +83,17 @@ def function_of(target: str) -> Callable[..., Any]:
     if kind == "higher_order":
         raise CannotJudge(f"the higher-order operator {name} has no reference")
     raise CannotJudge(f"{name} is not a function that the judge calls")
+
+
+@cache
+def quick_function_of(target: str) -> Callable[..., Any]:
+    """Return what computes the same as `function_of` in less time on the host. Raises CannotJudge."""
+    import torch
+
+    if target == "op:aten.view.default":
+        return torch.Tensor.view
+    name = FUNCTIONS_OF_TENSORS.get(target)
+    return function_of(target) if name is None else getattr(torch, name)
 
 
 def is_exact(target: str) -> bool:
