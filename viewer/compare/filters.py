@@ -7,6 +7,7 @@ from math import isnan, log10
 from typing import Any, NamedTuple
 
 from stepscope.viewer.compare.rows import Growth, InputState, Numbers
+from stepscope.viewer.compare.shown import number_text, shown_names
 from stepscope.viewer.compare.times_text import lone_text, refusion_text, sites_sentence, steps_sentence
 from stepscope.viewer.text.clean import clean
 from stepscope.viewer.values.rows import HEALTH_SIGNS, Health
@@ -20,9 +21,6 @@ INPUT_STATES: Mapping[InputState, str] = {
     "differ": "differ",
     "unknown": "were not all read",
 }
-_NUMBERS = ("min", "max", "mean", "std")
-_HASHES = ("norm", "hash")
-"""What is shown only where it is known, which is beside a log of DebugMode."""
 _SIGNED: tuple[Health, ...] = ("nan", "positive_infinity", "negative_infinity")
 """Classes of elements that are not finite, the worst first."""
 LEAST_SHARE = 0.01
@@ -57,19 +55,8 @@ def height(power: float) -> float:
 
 def numbers(one: Numbers, other: Numbers) -> list[tuple[str, str, bool]]:
     """Return the label and the text of each number of a side, and whether the other side has another one."""
-    pairs = [(name, getattr(one, name), getattr(other, name)) for name in (*_NUMBERS, *_HASHES)]
-    has_hashes = any((one.norm, one.hash, other.norm, other.hash))
-    return [
-        (name, _number(mine), mine != theirs)
-        for name, mine, theirs in pairs
-        if (mine, theirs) != (None, None) or (name in _NUMBERS and not has_hashes)
-    ]
-
-
-def _number(value: float | str | tuple[float, float] | None) -> str:
-    if isinstance(value, tuple):
-        return " to ".join(dict.fromkeys(f"{one:.7g}" for one in value))
-    return "–" if value is None else value if isinstance(value, str) else f"{value:.7g}"
+    pairs = [(name, getattr(one, name), getattr(other, name)) for name in shown_names(one, other)]
+    return [(name, number_text(mine), mine != theirs) for name, mine, theirs in pairs]
 
 
 def counts_text(one: Numbers) -> str:

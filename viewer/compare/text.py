@@ -15,6 +15,7 @@ from stepscope.viewer.compare.rows import (
     Side,
     TensorDifference,
 )
+from stepscope.viewer.compare.shown import STATISTICS, number_text, shown_names
 from stepscope.viewer.compare.times_text import time_lines
 from stepscope.viewer.text.clean import clean
 from stepscope.viewer.text.formats import plural
@@ -27,9 +28,6 @@ _MOST_INPUTS = 3
 """Number of inputs of which both sides' statistics are shown."""
 _LONGEST_NAME = 28
 _SIDES = ("left", "right")
-_NUMBERS = ("min", "max", "mean", "std")
-_HASHES = ("norm", "hash")
-"""What is shown only where it is known, which is beside a log of DebugMode."""
 _COUNTS = {
     "nan": "NaN", "positive_infinity": "+inf", "negative_infinity": "-inf", "zero": "zero", "numel": "elements",
     "dtype": "dtype",
@@ -136,7 +134,7 @@ def _tensor(tensor: TensorDifference) -> list[str]:
     counts = [
         key for key in _COUNTS if len({getattr(tensor.left, key), getattr(tensor.right, key), None}) == len(_SIDES) + 1
     ]  # equal counts say nothing about the difference
-    names = [*(name for name in (*_NUMBERS, *_HASHES) if _is_shown(tensor, name)), *counts]
+    names = [*shown_names(tensor.left, tensor.right), *counts]
     table = [
         ["", *(_COUNTS.get(key, key) for key in names)],
         ["left", *(_cell(tensor.left, key) for key in names)],
@@ -145,13 +143,8 @@ def _tensor(tensor: TensorDifference) -> list[str]:
     return [f"    {name}{part}{relative}", *(f"      {line}" for line in aligned(table, 1))]
 
 
-def _is_shown(tensor: TensorDifference, name: str) -> bool:
-    known = [getattr(side, name) is not None for side in (tensor.left, tensor.right)]
-    return any(known) or (name in _NUMBERS and tensor.left.norm is None and tensor.left.hash is None)
-
-
 def _is_alike(tensor: TensorDifference) -> bool:
-    return all(getattr(tensor.left, key) == getattr(tensor.right, key) for key in (*_NUMBERS, *_COUNTS))
+    return all(getattr(tensor.left, key) == getattr(tensor.right, key) for key in (*STATISTICS, *_COUNTS))
 
 
 def _relative(number: float | None) -> str:
@@ -160,10 +153,7 @@ def _relative(number: float | None) -> str:
 
 
 def _cell(numbers: Numbers, name: str) -> str:
-    value = getattr(numbers, name)
-    if name == "norm" and value is not None:
-        return " to ".join(dict.fromkeys(f"{one:.7g}" for one in value))
-    return "–" if value is None else f"{value:.7g}" if isinstance(value, float) else str(value)
+    return number_text(getattr(numbers, name))
 
 
 def _growth(found: Comparison) -> list[str]:
