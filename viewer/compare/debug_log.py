@@ -95,7 +95,8 @@ def _operator(number: int, entry: dict[str, Any], source: SourceLine | None) -> 
     arguments = _IDENTITY.sub("", f"{entry['args_str']}{entry['kwargs_str']}")
     inputs, results = _TENSOR.findall(arguments), _TENSOR.findall(_IDENTITY.sub("", entry.get("output_str") or ""))
     read = _readings(inputs, log.get("input_hash"), "argument")
-    memory = len(_TENSOR.findall(_OUT.search(arguments)[0])) if _OUT.search(arguments) else 0  # type: ignore[index]
+    out = _OUT.search(arguments)
+    memory = len(_TENSOR.findall(out[0])) if out else 0
     return Call(
         number, entry["op_name"], arguments, tuple(read[: len(read) - memory]),
         tuple(_readings(results, log.get("hash"), "result")), source,

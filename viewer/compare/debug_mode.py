@@ -180,12 +180,11 @@ def _verdict(
             " --elements 1024` also records the elements of small tensors, whose norms are then known."
         )
     elif not compared.value_rows:
+        lacking = "a norm and statistics" if has_trace else "hashes on both sides"
         known = (
-            "No pair of calls has hashes on both sides, so results were not compared; `DebugMode.log_tensor_hashes()`"
-            " records them."
+            f"No pair of calls has {lacking}, so results were not compared;"
+            " `DebugMode.log_tensor_hashes()` records them."
         )
-        if has_trace:
-            known = known.replace("hashes on both sides", "a norm and statistics")
     else:
         known = f"No result that was compared differs: {plural(compared.value_rows, 'tensor')} agree."
     if any(one.what == "call" for one in lone) and not has_trace:

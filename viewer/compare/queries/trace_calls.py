@@ -30,20 +30,19 @@ _LAUNCHES = f"""
                v.largest, v.elements
         FROM value_rows v JOIN wanted w ON w.launch = v.launch
         WHERE v.skipped IS NULL AND v.looked_at = v.numel AND v.part IS NULL
-    ), own AS (
-        SELECT r.launch, r.argument, r.item, r.moment, r.numbers, r.l2, r.largest, r.elements FROM rows r
     ), earlier AS (
         SELECT w.launch, a.argument, NULL AS item, 'before' AS moment, r.numbers, r.l2, r.largest,
                r.elements
         FROM wanted w JOIN arguments a ON a.site = w.site AND a.role <> 'out'
         ASOF JOIN rows r ON r.site = a.version_site AND r.argument = a.version_argument
              AND r.moment = a.version_moment AND r.item IS NOT DISTINCT FROM a.version_item AND w.launch >= r.launch
-        WHERE NOT EXISTS (FROM own o WHERE o.launch = w.launch AND o.argument = a.argument AND o.moment = 'before')
+        WHERE NOT EXISTS (FROM rows o WHERE o.launch = w.launch AND o.argument = a.argument AND o.moment = 'before')
     )
     SELECT w.launch, w.step, s.kernel, s.stacks, a.name, a.role, a.held, x.moment, x.item, x.numbers, x.l2, x.largest,
            x.elements
     FROM wanted w JOIN sites s ON s.site = w.site JOIN arguments a ON a.site = w.site
-    LEFT JOIN (FROM own UNION ALL FROM earlier) x ON x.launch = w.launch AND x.argument = a.argument
+    LEFT JOIN (SELECT * EXCLUDE site FROM rows UNION ALL FROM earlier) x
+      ON x.launch = w.launch AND x.argument = a.argument
     ORDER BY w.launch, a.argument, x.item
 """
 
