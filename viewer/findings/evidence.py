@@ -127,6 +127,11 @@ def place_of(event: CompileEvent) -> dict[str, Any]:
     return {"page": compile_page(event.log, event.compile_id), **attributes(event, "rank", "source", "log")}
 
 
+def as_subject(name: str) -> str:
+    """Return the name of a frame as the subject of a sentence, with a comma after the place that called it."""
+    return f"{name}," if ", called at " in name else name
+
+
 def alike_in_logs(groups: Iterable[list[CompileEvent]]) -> list[list[list[CompileEvent]]]:
     """Join groups of several logs, such as those of ranks, with the same frame and causes. Addresses of objects are
     ignored, because they differ between processes."""

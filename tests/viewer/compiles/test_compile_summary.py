@@ -309,8 +309,8 @@ def test_what_draft_export_met_is_found(opened: Opened) -> None:
     client = Client(opened(logs.with_draft_export()))
     found = client.get("/index.json").json()["overview"]["findings"]
     assert [(one["severity"], one["evidence"]["failures"]) for one in found] == [("warning", 1)] * 3 + [("info", 1)]
-    assert found[0]["title"] == "Draft export: 1 data-dependent error, the first is u0 + 1 > 3, assumed to be True"
-    assert (found[3]["title"], found[3]["severity"]) == ("Draft export: 1 added guard, the first is s0 > 3", "info")
+    assert found[0]["title"] == "Draft export found 1 data-dependent error: u0 + 1 > 3, assumed to be True"
+    assert (found[3]["title"], found[3]["severity"]) == ("Draft export found 1 added guard: s0 > 3", "info")
     assert "guards that tracing added are information only" in found[3]["rule"].lower()
     assert found[0]["source"]["line"] == 7
     assert "u0 + 1 &gt; 3" in client.get(found[0]["page"]).text

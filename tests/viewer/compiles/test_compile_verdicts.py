@@ -104,7 +104,10 @@ def test_the_limit_raises_with_fullgraph(opened: Opened) -> None:
     assert [row.status for row in list_compiles(trace)] == ["ok", "failed"]
     (finding,) = all_findings(trace)
     assert finding.kind == "recompile_limit"
-    assert finding.title == "forward (model.py:10) reached the recompile limit at 0/1 and the call raised"
+    assert (
+        finding.title
+        == "forward (model.py:10) reached the recompile limit in compile 0/1, and the call raised an exception"
+    )
     page = Client(trace).get("/recompiles").text
     assert "The call raised at" in page
     assert "Uncompiled since" not in page
@@ -147,7 +150,7 @@ def test_the_reason_in_a_title_and_the_line_below_it_are_of_one_recompile(opened
     (finding,) = all_findings(opened(log))
     assert (
         finding.title
-        == "2 recompiles of forward (model.py:10): GLOBAL_STATE changed: grad_mode, and 1 other guard failed"
+        == "forward (model.py:10) was recompiled 2 times: GLOBAL_STATE changed: grad_mode, and 1 other guard failed"
     )
     assert finding.source is not None
     assert finding.source.line == 10
@@ -247,8 +250,8 @@ def test_what_is_the_same_on_each_rank_is_one_finding(opened: Opened) -> None:
     titles = {found.title: found.evidence.get("logs") for found in all_findings(opened(*logs))}
     assert titles == {
         "Compiling forward (model.py:10) failed in 3 logs: X: broken": 3,
-        "1 recompile of forward (model.py:10) in 2 logs: the type of x changed": 2,
-        "1 recompile of forward (model.py:10): the guard n == 1 failed": None,
+        "forward (model.py:10) was recompiled in 2 logs: the type of x changed": 2,
+        "forward (model.py:10) was recompiled: the guard n == 1 failed": None,
     }
 
 
@@ -257,7 +260,7 @@ def test_code_that_went_with_its_object(opened: Opened) -> None:
     reason = "0/0: Cache line invalidated because L['self'] got deallocated"
     log.artifact("recompile_reasons", orjson.dumps([reason]), **compile_logs.ids(0, 1))
     (found,) = all_findings(opened(compile_logs.metrics(begun(log, compile_logs.FORWARD, number=1), 0, 1)))
-    assert found.title == "1 recompile of forward (model.py:10): self, for which the code was compiled, was freed"
+    assert found.title == "forward (model.py:10) was recompiled: self, for which the code was compiled, was freed"
     assert any("create self once" in line for line in found.proof)
 
 
@@ -274,7 +277,7 @@ def test_a_refused_compile_is_no_recompile_and_a_guard_names_its_line(opened: Op
     (reached,) = all_findings(trace)
     assert reached.kind == "recompile_limit"
     assert reached.title.endswith(
-        " and runs uncompiled since: the guard 2 <= x.size()[0] failed, and 1 other guard failed"
+        " and has run uncompiled since then: the guard 2 <= x.size()[0] failed, and 1 other guard failed"
     )
     assert (reached.evidence["recompiles"], reached.evidence["reasons"]) == (1, ["1 <= x.size()[0]"])
     assert reached.source is not None

@@ -72,7 +72,7 @@ def test_recompiles_of_functions_that_are_called_there_can_cost_much(opened: Ope
     broken(log, 1, 1, [TRAIN, CALL, EMIT], (LIBRARY, 201, "emit"), "now == 1.5", ms)
     (finding,) = found(opened(log))
     assert finding.severity == severity
-    assert finding.proof[1].startswith("1 recompile of emit, called there, took ")
+    assert finding.proof[1].startswith("The recompile of emit, which the program calls there, took ")
 
 
 def test_library_functions_that_are_called_elsewhere_have_findings_of_their_own(opened: Open) -> None:

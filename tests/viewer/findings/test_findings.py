@@ -77,7 +77,7 @@ def test_recompiles_of_a_frame_are_one_finding(opened: Open) -> None:
     trace = opened(log)
     finding = only(trace)
     assert (finding.kind, finding.severity) == ("recompile", "info")
-    assert finding.title == "2 recompiles of forward (model.py:10): n changed from 'a' to 'b'"
+    assert finding.title == "forward (model.py:10) was recompiled 2 times: n changed from 'a' to 'b'"
     assert finding.evidence == {
         "recompiles": 2, "compile_ids": ["0/1", "0/2"], "reasons": ["n == 'a'", "n == 'b'"], "values": ["'a'", "'b'"],
         "in_steps": [],
@@ -95,7 +95,7 @@ def test_a_recompile_does_not_ask_for_an_issue_as_pytorch_does(opened: Open) -> 
     log.artifact("recompile_reasons", reason.encode(), **ids(0, 1))
     compile_records(log, 0, 1)
     finding = only(opened(log))
-    assert finding.title == f"1 recompile of forward (model.py:10): {said[:-1]}"
+    assert finding.title == f"forward (model.py:10) was recompiled: {said[:-1]}"
     assert finding.evidence["reasons"] == [said[:-1]]
 
 
@@ -107,7 +107,10 @@ def test_recompile_limit(opened: Open) -> None:
     trace = opened(log)
     finding = only(trace)
     assert (finding.kind, finding.severity) == ("recompile_limit", "warning")
-    assert finding.title == "forward (model.py:10) reached the recompile limit (8) at 0/1 and runs uncompiled since"
+    assert (
+        finding.title
+        == "forward (model.py:10) reached the recompile limit (8) in compile 0/1, and has run uncompiled since then"
+    )
     assert finding.evidence["limit"] == 8
     assert {row.compile_id: row.status for row in list_compiles(trace)} == {"0/0": "ok", "0/1": "fallback"}
 
@@ -164,7 +167,7 @@ def test_steps_that_call_no_graph_tell_what_is_not_compiled(opened: Open) -> Non
         log.record(StepMarks(["optimizer"], [0], ["SGD"], [1], [end]))
     finding = only(opened(log.record(End("exit", end))))
     assert (finding.severity, finding.title) == ("warning", f"{WHOLE}, and nothing was compiled in this run")
-    assert finding.proof == ["80 % of a step (8.00 ms of 10.0 ms) is work of the program that is not compiled."]
+    assert finding.proof == ["Work of the program that is not compiled takes 80 % of a step (8.00 ms of 10.0 ms)."]
 
 
 def test_a_function_that_dynamo_skips_beside_one_that_it_compiles_is_information(opened: Open) -> None:

@@ -75,14 +75,15 @@ def test_what_a_graph_break_keeps_alive(opened: Open) -> None:
         }
     ]  # fmt: skip
     assert finding.evidence["perhaps_held_bytes"] == 0
-    assert finding.title.endswith("; buf1 (1.0 kB) stays alive across it")
+    assert finding.title.endswith("; buf1 (1.0 kB) stays alive across the break")
 
 
 def test_what_came_in_after_a_graph_break(opened: Open) -> None:
     came_in = [("arg2_1", 2048), ("arg3_1", 1023), ("arg4_1", 4096), ("weight", 9999)]
     (finding,) = found(opened(broken(came_in=came_in, kept=["weight"])), "graph_break")
     assert finding.title.endswith(
-        "; buf1 (1.0 kB) stays alive across it, and so do arg4_1, arg2_1 (6.1 kB), made after it or by the caller"
+        "; buf1 (1.0 kB) stays alive across the break, and so do arg4_1, arg2_1 (6.1 kB), made after the break or by"
+        " the caller"
     )
     assert finding.evidence["held_bytes"] == 1024
     assert finding.evidence["perhaps_held_bytes"] == 2048 + 1023 + 4096

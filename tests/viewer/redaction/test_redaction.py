@@ -180,7 +180,7 @@ def test_a_finding_whose_module_says_nothing_hides_its_title() -> None:
 
 
 def test_guard_values_are_no_numbers_of_ours() -> None:
-    title = "3 recompiles of step: self.pin == 4711"
+    title = "step was recompiled 3 times: self.pin == 4711"
     evidence = {"recompiles": 3, "reasons": ["self.pin == 4711"], "values": [4711], "compile_ids": ["0/1"]}
     shown = Redactor().redact(Finding("recompile", "info", title, "", evidence, "/compile/0_1?log=0"))
     assert "4711" not in to_json(shown)

@@ -79,15 +79,15 @@ def test_products_that_cannot_be_faster_are_not_named(opened: Open, precision: s
 
 def test_a_host_that_cannot_keep_up_is_named(opened: Open) -> None:
     finding = kinds(opened(on_gpu("high", 4000, (500, 500))))["host_bound"]
-    assert finding.title.startswith("Host-bound: the device is idle 90 % of a step (10.0 ms)")
+    assert finding.title.startswith("The program is host-bound: the device is idle for 90 % of a step of 10.0 ms")
     assert "host_bound" not in kinds(opened(on_gpu("high", 4000, (4000, 4000))))
     assert "host_bound" not in kinds(opened(on_gpu("high", 500, (500, 500))))
 
 
 def test_work_that_the_profiler_saw_counts_instead_of_measured_calls(opened: Open) -> None:
     finding = kinds(opened(on_gpu("high", 4000, (4000, 4000), profiled_us=2000)))["host_bound"]
-    assert finding.title.startswith("Host-bound: the device is idle 80 % of a step (10.0 ms)")
-    assert finding.title.endswith("and running them 2.00 ms")
+    assert finding.title.startswith("The program is host-bound: the device is idle for 80 % of a step of 10.0 ms")
+    assert finding.title.endswith("and running them takes 2.00 ms")
     assert "host_bound" not in kinds(opened(on_gpu("high", 4000, (500, 500), profiled_us=7000)))
 
 
@@ -96,6 +96,6 @@ def test_a_device_that_works_all_the_time_is_the_verdict(opened: Open) -> None:
     assert run_of_log.verdict == "The device works for 90 % of a step (9.00 ms of 10.0 ms)."
     (run_of_log,) = run_splits(opened(on_gpu("high", 100, (3000, 3000))))
     assert run_of_log.verdict == (
-        "98 % of a step (9.80 ms of 10.0 ms) passes between the end of one step and the first compiled graph of the"
-        " next."
+        "The time between the end of one step and the first compiled graph of the next is 98 % of a step (9.80 ms of"
+        " 10.0 ms)."
     )

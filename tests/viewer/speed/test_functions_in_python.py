@@ -62,7 +62,7 @@ def test_a_costly_function_is_one_finding(opened: Open, before: int, between: in
     finding = found(opened(training(before, between, given_up_at)))
     assert (finding.kind, finding.evidence["share"]) == ("break_in_hot_loop", 0.6)
     assert finding.title.startswith(
-        "60 % of a step (12.0 ms of 20.0 ms) is spent in code that is not compiled, because the graph break in"
+        "Code that is not compiled takes 60 % of a step (12.0 ms of 20.0 ms), because the graph break in"
         " model.py:5 makes Python run all of search (model.py:3)"
     )
 
@@ -74,6 +74,7 @@ def test_a_function_that_takes_little_tells_its_share(
     finding = found(opened(training(before, between, given_up_at)))
     assert (finding.kind, finding.severity, finding.evidence["share"]) == ("graph_break", "info", 0.1111)
     said = (
-        "11 % of a step (1.00 ms of 9.00 ms) passes between calls of compiled graphs, where Python runs the function."
+        "The time between calls of compiled graphs, in which Python runs the function, is 11 % of a step (1.00 ms of"
+        " 9.00 ms)."
     )
     assert finding.proof == [said]

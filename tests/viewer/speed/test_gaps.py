@@ -66,7 +66,7 @@ def found(trace: Trace) -> list[Finding]:
 def test_code_between_the_steps_is_before_the_first_call(opened: Open) -> None:
     (finding,) = found(opened(training(before=12)))
     assert finding.title == (
-        "60 % of a step (12.0 ms of 20.0 ms) passes outside of compiled code, between the backward pass at"
+        "Work outside of compiled code takes 60 % of a step (12.0 ms of 20.0 ms), between the backward pass at"
         " train.py:9 of the step before and the compiled call at train.py:7"
     )
     assert (finding.severity, finding.evidence["share"]) == ("warning", 0.6)
@@ -82,10 +82,10 @@ def test_a_server_waits_between_its_steps(opened: Open) -> None:
 
 def test_what_a_server_computes_between_its_steps_is_work(opened: Open) -> None:
     (mostly,) = found(opened(serving(12, computing=12)))
-    assert mostly.title.startswith("75 % of a step (12.0 ms of 16.0 ms) passes outside of compiled code")
+    assert mostly.title.startswith("Work outside of compiled code takes 75 % of a step (12.0 ms of 16.0 ms)")
     assert mostly.proof == []
     (partly,) = found(opened(serving(40, computing=4)))
-    assert partly.title.startswith("50 % of a step (4.00 ms of 8.00 ms) passes outside of compiled code")
+    assert partly.title.startswith("Work outside of compiled code takes 50 % of a step (4.00 ms of 8.00 ms)")
     assert found(opened(serving(40, computing=1))) == []
 
 
@@ -99,14 +99,14 @@ def test_a_thread_that_does_not_compute_is_no_work(opened: Open) -> None:
     """On a busy machine other programs take the core from the thread."""
     assert found(opened(computing(training(between=8), 1, 0))) == []
     (finding,) = found(opened(computing(training(between=14), 6, 0)))
-    assert finding.title.startswith("27 % of a step (6.00 ms of 22.0 ms) passes outside of compiled code")
-    assert finding.proof[0].startswith("The thread waits for 8.00 ms more per step there, be it for a core")
+    assert finding.title.startswith("Work outside of compiled code takes 27 % of a step (6.00 ms of 22.0 ms)")
+    assert finding.proof[0].startswith("The thread also waits there for 8.00 ms per step, which may be for a core")
 
 
 def test_time_after_the_last_call_is_work_as_far_as_the_thread_computes(opened: Open) -> None:
     """The time for which it computes is known for all that happens until the next step."""
     (finding,) = found(opened(computing(training(before=1, after=12, optimizer=5), 0, 18)))
-    assert finding.title.startswith("46 % of a step (12.0 ms of 26.0 ms)")
+    assert finding.title.startswith("Work outside of compiled code takes 46 % of a step (12.0 ms of 26.0 ms)")
     assert found(opened(computing(training(before=1, after=12, optimizer=5), 0, 7))) == []
 
 
@@ -115,15 +115,15 @@ def test_waiting_for_data_is_no_sign_of_a_busy_machine(opened: Open) -> None:
     for step in range(1, 10):
         log.record(DataWait(1, MONOTONIC_NS + 32 * step * MS, 12 * MS, 2, "/src/train.py", 5))
     (finding,) = found(opened(log))
-    assert finding.title.startswith("38 % of a step (12.0 ms of 32.0 ms)")
+    assert finding.title.startswith("Work outside of compiled code takes 38 % of a step (12.0 ms of 32.0 ms)")
 
 
 def test_the_time_of_the_recorder_is_left_out(opened: Open) -> None:
     log = training(before=8, between=4)
     log.record(CallGaps(list(range(1, 20)), list(range(19)), [2 * MS] * 19, [8 * MS] * 19))
     (finding,) = found(opened(log))
-    assert finding.title.startswith("38 % of a step (6.00 ms of 16.0 ms) passes outside of compiled code")
-    assert finding.proof == ["The recorder itself takes about 2.00 ms per step in this time, which is left out here."]
+    assert finding.title.startswith("Work outside of compiled code takes 38 % of a step (6.00 ms of 16.0 ms)")
+    assert finding.proof == ["The recorder itself takes about 2.00 ms per step in this time, which is not counted."]
 
 
 def test_each_place_has_a_finding(opened: Open) -> None:
@@ -184,6 +184,9 @@ def test_a_frame_that_reached_the_limit_tells_what_it_takes_since(opened: Open) 
         )  # fmt: skip
         return next(one.proof for one in all_findings(opened(log)) if one.kind == "recompile_limit")
 
-    told = "47 % of a step (8.00 ms of 17.0 ms) passes since between calls of compiled graphs, where the frame runs."
+    told = (
+        "Since then, the time between calls of compiled graphs, in which the frame runs, is 47 % of a step (8.00 ms of"
+        " 17.0 ms)."
+    )
     assert limited(8) == [told]
     assert limited(1) == []

@@ -64,7 +64,7 @@ def test_ranks_that_wait_at_one_place_share_a_finding(tmp_path: Path) -> None:
     with open_trace(ranks(tmp_path, logs)) as trace:
         (found,) = [one for one in all_findings(trace) if one.kind == "data_waits"]
     assert (found.rank, found.evidence["logs"]) == (2, 5)
-    assert found.title == "40 % of a step (4.00 ms of 10.0 ms) is waiting for the next batch of a DataLoader"
+    assert found.title == "Waiting for the next batch of a DataLoader takes 40 % of a step (4.00 ms of 10.0 ms)"
     assert found.proof[-1] == "In 4 other logs it takes no larger share of a step."
 
 
@@ -106,7 +106,7 @@ def test_the_place_is_where_typical_steps_wait(opened: Open) -> None:
 def test_a_rank_is_slow_only_if_the_others_wait_for_it(tmp_path: Path) -> None:
     together = [steps_of(0, waits={(MAIN, "/src/a.py"): 1}), steps_of(1, waits={(MAIN, "/src/a.py"): 5})]
     slow = findings(ranks(tmp_path / "a", together))["slow_rank"]
-    assert slow.title.startswith("Rank 1 spends 5.00 ms per step waiting for data, the other rank 1.00 ms")
+    assert slow.title.startswith("Rank 1 spends 5.00 ms per step waiting for data, and the other rank spends 1.00 ms")
     assert slow.source is not None
     assert (slow.source.file, slow.source.line) == ("/src/a.py", 7)
     apart = [steps_of(0, waits={(MAIN, "/src/a.py"): 1}), steps_of(1, step_ms=20, waits={(MAIN, "/src/a.py"): 9})]
@@ -120,7 +120,7 @@ def test_a_slow_rank_names_the_calls_around_its_work(tmp_path: Path) -> None:
     slow = findings(ranks(tmp_path, logs))["slow_rank"]
     assert slow.title.startswith(
         "Rank 1 spends 15.0 ms per step between the steps, most of it between the compiled call at train.py:7 and the"
-        " same call of the next step, the other rank 3.00 ms"
+        " same call of the next step, and the other rank spends 3.00 ms"
     )
     assert slow.source is not None
     assert slow.source.line == 7
@@ -130,7 +130,7 @@ def test_a_slow_rank_names_the_kernel_that_differs_most(tmp_path: Path) -> None:
     logs = [steps_of(0, call_ms=3, kernel_us=1_000), steps_of(1, call_ms=7, kernel_us=6_500)]
     slow = findings(ranks(tmp_path, logs))["slow_rank"]
     assert slow.title.startswith(
-        "Rank 1 spends 6.50 ms per step in kernels, most of it in extern_kernels.mm, the other"
+        "Rank 1 spends 6.50 ms per step in kernels, most of it in extern_kernels.mm, and the other"
     )
     assert slow.kernel == "extern_kernels.mm"
     assert slow.page == f"/launches/{slow.launch}"
@@ -147,8 +147,8 @@ def test_a_slow_rank_may_compute_where_the_others_wait_for_it(tmp_path: Path) ->
     slow = slow_of(200, 5_000)
     assert slow.title == (
         "Rank 1 spends 5.00 ms per step computing outside of compiled code, most of it between the compiled call at"
-        " train.py:7 and the next call, the compiled call at train.py:7, the other rank 200 us: the difference is 48 %"
-        " of a step (10.0 ms)"
+        " train.py:7 and the next call, the compiled call at train.py:7, and the other rank spends 200 us: the"
+        " difference is 48 % of a step (10.0 ms)"
     )
     assert slow.source.line == 7
     assert slow_of(5_000, 5_000) is None

@@ -60,7 +60,7 @@ def found(trace: Trace, *kinds: str) -> list[Finding]:
 def test_a_break_that_costs_little_says_its_share(opened: Open) -> None:
     (finding,) = found(opened(broken(500)), "graph_break", "synchronizing_call")
     assert finding.kind == "graph_break"
-    assert "20 % of a step (500 us of 2.50 ms) is host work at this break." in finding.proof
+    assert "Host work at this break takes 20 % of a step (500 us of 2.50 ms)." in finding.proof
     assert (finding.severity, finding.evidence["share"]) == ("info", 0.2)
 
 
@@ -70,7 +70,7 @@ def test_two_causes_on_one_line_tell_its_share_once(opened: Open) -> None:
     log.artifact("dynamo_graph_break_reason", other, "string", **ids(2, 0))
     compile_records(log, 2, 0)
     first, second = found(opened(log), "graph_break")
-    assert "20 % of a step (500 us of 2.50 ms) is host work at the 2 graph breaks of this line." in first.proof
+    assert "Host work at the 2 graph breaks of this line takes 20 % of a step (500 us of 2.50 ms)." in first.proof
     assert not any("of a step" in line for line in second.proof)
     assert "share" not in second.evidence
 
@@ -78,7 +78,9 @@ def test_two_causes_on_one_line_tell_its_share_once(opened: Open) -> None:
 def test_a_break_that_costs_much_is_told_once(opened: Open) -> None:
     (finding,) = found(opened(broken(3000)), "graph_break", "synchronizing_call")
     assert finding.kind == "synchronizing_call"
-    assert finding.title.startswith("60 % of a step (3.00 ms of 5.00 ms) is host work at the graph break in model.py:5")
+    assert finding.title.startswith(
+        "Host work at the graph break in model.py:5 takes 60 % of a step (3.00 ms of 5.00 ms)"
+    )
 
 
 def test_no_share_is_said_of_few_steps(opened: Open) -> None:
@@ -89,7 +91,7 @@ def test_no_share_is_said_of_few_steps(opened: Open) -> None:
 def test_recompiles_say_what_they_took_of_the_run(opened: Open) -> None:
     (finding,) = found(opened(broken(500)), "recompile", "recompiles_each_step")
     assert finding.proof == [
-        "It took 1.50 ms of the 25.0 ms of this run.",
-        "___stack0 is a value from before the graph break after which the code goes on.",
+        "The recompile took 1.50 ms of the 25.0 ms of this run.",
+        "___stack0 is a value from before the graph break after which this code resumes.",
     ]
     assert (finding.evidence["recompile_ns"], finding.evidence["share"]) == (1_500_000, 0.06)

@@ -59,7 +59,7 @@ def test_the_step_and_the_kernel_are_named(opened: Open) -> None:
     assert finding.title.startswith("From step 20 on, kernels take 2.")
     assert finding.severity == "warning"
     assert finding.evidence["earlier_steps"] == 19, "the first step may warm up"
-    assert "1 other kernel of these steps did not become slower" in finding.proof[1]
+    assert "The other kernel of these steps did not become slower" in finding.proof[1]
     assert finding.launch == 2 * 20 + 1
 
 
@@ -96,8 +96,8 @@ def test_several_kernels_that_become_slower_have_no_cause_in_one_of_them() -> No
     splits = [StepSplit(log=0, step=step, start_ns=0, end_ns=MS, parts=[]) for step in range(2)]
     change = _Change(splits[:1], splits[1:], 3 * MS, 7 * MS, None)
     sites = [SiteChange(0, name, None, MS, late * MS, 0) for name, late in (("a", 3), ("b", 3), ("c", 1))]
-    assert _proof(change, sites) == ["2 of the 3 kernels of these steps became slower."]
+    assert _proof(change, sites) == ["Of the 3 kernels of these steps, 2 became slower."]
     assert not _all_slower(_factors(change, sites))
     assert _all_slower(_factors(change, sites[:2]))
     (alone,) = _proof(change, [sites[0], sites[2]])
-    assert alone.startswith("1 other kernel of these steps did not become slower, so the cause lies in")
+    assert alone.startswith("The other kernel of these steps did not become slower, so the cause lies in")

@@ -52,7 +52,7 @@ def test_parts_are_where_the_log_puts_them(opened: Open) -> None:
     expected = {"kernels": 3, "host": 2, "between": 1, "after": 1, "data": 2, "outside": 1}
     for split in list(of_steps.values())[1:]:
         assert {part.kind: part.duration_ns / MS for part in split.parts} == expected
-        assert split.verdict == "30 % of this step (3.00 ms of 10.0 ms) is spent in kernels."
+        assert split.verdict == "Kernels take 30 % of this step (3.00 ms of 10.0 ms)."
     assert all(sum(part.duration_ns for part in one.parts) == one.duration_ns for one in of_steps.values())
     (of_run,) = run_splits(trace)
     assert (of_run.steps, of_run.typical_ns) == (8, 10 * MS)
@@ -64,8 +64,8 @@ def test_time_between_launches_is_the_recorders_too_if_it_reads_values(opened: O
         "reading": 5
     }
     assert of_run.verdict == (
-        "50 % of a step (5.00 ms of 10.0 ms) is host work between the launches of compiled graphs, in which the"
-        " recorder also reads values."
+        "Host work between the launches of compiled graphs, in which the recorder also reads values, takes 50 % of a"
+        " step (5.00 ms of 10.0 ms)."
     )
 
 

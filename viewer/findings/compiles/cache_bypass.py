@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 
 from stepscope.viewer.compiles.queries.events import CompileEvent
-from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, grouped, place_of, rule_of
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, as_subject, grouped, place_of, rule_of
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.text.formats import plural
 
 SUMMARY = "A compile could not use a cache"
 
@@ -28,11 +29,11 @@ def _reason(event: CompileEvent) -> str:
 def _finding(compiles: list[list[CompileEvent]]) -> Timed:
     events = compiles[0]
     first = events[0]
-    more = f" and {len(compiles) - 1:,} more" if len(compiles) > 1 else ""
+    more = f" and {plural(len(compiles) - 1, 'other compile')}" if len(compiles) > 1 else ""
     return first.time_ns, Finding(
         kind="cache_bypass",
         severity="info",
-        title=f"Compile cache bypassed for {first.name}{more}: {_reason(events[-1])}",
+        title=f"The compile of {as_subject(first.name)}{more} bypassed the cache: {_reason(events[-1])}",
         rule=rule_of(__doc__),
         evidence={
             "compiles": len(compiles),

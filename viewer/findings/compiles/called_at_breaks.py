@@ -13,7 +13,7 @@ from stepscope.viewer.compiles.queries.events import CompileEvent, is_own
 from stepscope.viewer.findings.evidence import Evidence
 from stepscope.viewer.speed.queries.runs import run_splits
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import format_ns, plural
+from stepscope.viewer.text.formats import format_ns
 
 Place = tuple[str | None, int | None]
 _FUNCTION = re.compile(r"^(?:torch_dynamo_resume_in_)?(.+?)(?:_at_\d+)?(?= \(|$)")
@@ -82,7 +82,8 @@ def what_is_called(trace: Trace, events: Sequence[CompileEvent]) -> Called:
         return Called(found, False)
     run_ns = next((run.duration_ns for run in run_splits(trace) if run.log == again[0].log), 0)
     of_run = f" of the {format_ns(run_ns)} of this run" if took_ns <= run_ns else ""
-    what = f"{plural(len(again), 'recompile')} of {_functions(again)}, called there,"
+    count = "recompile" if len(again) == 1 else f"{len(again):,} recompiles"
+    what = f"The {count} of {_functions(again)}, which the program calls there,"
     is_costly = took_ns >= max(LEAST_RECOMPILE_NS, LEAST_RUN_SHARE * run_ns)
     return Called([*found, f"{what} took {format_ns(took_ns)}{of_run}."], is_costly)
 

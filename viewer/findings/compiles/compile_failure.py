@@ -62,6 +62,6 @@ def _finding(group: list[CompileEvent], fate: Fate, logs: int, nodes: dict[tuple
             "node": node.node if node else None,
             "operator": node.target if node else None,
         },
-        proof=[f"Inductor was compiling {node.target}"] if node else [],
+        proof=[f"Inductor failed while it was compiling {node.target}."] if node else [],
         **{**place_of(first), **({"source": node.source} if node and node.source else {})},
     )

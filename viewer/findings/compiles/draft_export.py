@@ -29,7 +29,7 @@ def _finding(evidence: Evidence, kind: str, count: int) -> Timed:
     return record_time(evidence.trace, first.record) or 0, Finding(
         kind="draft_export",
         severity="info" if kind == _HARMLESS else "warning",
-        title=f"Draft export: {plural(count, noun)}, the first is {_said(first)}",
+        title=f"Draft export found {plural(count, noun)}{'; the first is' if count > 1 else ':'} {_said(first)}",
         rule=rule_of(__doc__),
         evidence={"failures": count, "subjects": list(dict.fromkeys(row.subject for row in rows if row.subject))},
         page=f"/draft-export?{urlencode({'kind': kind})}",

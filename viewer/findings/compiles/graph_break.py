@@ -112,11 +112,11 @@ def _at_breaks(evidence: Evidence) -> Iterator[tuple[_Place, _Part]]:
         for part in run.parts:
             if part.kind == "break" and part.source:
                 place = part.source.file, part.source.line
-                yield place, _Part(run, part.duration_ns, "is host work at this break")
+                yield place, _Part(run, part.duration_ns, "Host work at this break takes")
 
 
 def _in_python(evidence: Evidence, events: list[CompileEvent]) -> Iterator[tuple[_Place, _Part]]:
-    what = "passes between calls of compiled graphs, where Python runs the function"
+    what = "The time between calls of compiled graphs, in which Python runs the function, is"
     for run, cost in gaps_with_fallbacks(evidence.trace) if any(one.status == "fallback" for one in events) else ():
         for event in events:
             if event.log == run.log and event.compile_id in cost.fallbacks and event.status == "fallback":
@@ -140,7 +140,7 @@ def _finding(
     is_all, steps = first.log in plain, plain.get(first.log)
     steps = steps if steps is not None and steps.steps >= LEAST_STEPS else None
     whole = "; the whole function ran in Python" if first.status == "fallback" else ""
-    whole += ", and nothing was compiled in this run" if is_all else ""
+    whole += f"{', and' if whole else ';'} nothing was compiled in this run" if is_all else ""
     return first.time_ns, Finding(
         kind="graph_break",
         severity="warning" if is_all else "info",
@@ -166,11 +166,11 @@ def _finding(
 
 
 def _share(steps: PlainSteps | None) -> list[str]:
-    return [f"{amount(steps.part_ns, steps.step_ns)} is work of the program that is not compiled."] if steps else []
+    return [f"Work of the program that is not compiled takes {amount(steps.part_ns, steps.step_ns)}."] if steps else []
 
 
 def _part(part: _Part | None) -> list[str]:
-    return [f"{amount(part.part_ns, part.run.typical_ns)} {part.what}."] if part else []
+    return [f"{part.what} {amount(part.part_ns, part.run.typical_ns)}."] if part else []
 
 
 def _holds(held: list[HeldBuffer]) -> str:
@@ -178,13 +178,14 @@ def _holds(held: list[HeldBuffer]) -> str:
     if not made:
         return ""
     verb = "stay" if len(made) > 1 else "stays"
-    text = f"; {_names(made)} ({format_bytes(_bytes(made))}) {verb} alive across it"
+    text = f"; {_names(made)} ({format_bytes(_bytes(made))}) {verb} alive across the break"
     least = min(one.storage_bytes for one in made)
     others = [one for one in _came_in(held) if one.storage_bytes >= least]
     if not others:
         return text
     verb = "do" if len(others) > 1 else "does"
-    return f"{text}, and so {verb} {_names(others)} ({format_bytes(_bytes(others))}), made after it or by the caller"
+    size = format_bytes(_bytes(others))
+    return f"{text}, and so {verb} {_names(others)} ({size}), made after the break or by the caller"
 
 
 def _proof(one: HeldBuffer) -> str:
@@ -192,7 +193,7 @@ def _proof(one: HeldBuffer) -> str:
     launches = plural(one.launches_after, "launch")
     made = f", made at {basename(one.source.file)}:{one.source.line}," if one.source else ""
     return (
-        f"{one.buffer}{made} was used last by {one.last_kernel}; {launches} of graph {one.into_graph} ran "
+        f"{one.buffer}{made} was last used by {one.last_kernel}; {launches} of graph {one.into_graph} ran "
         f"while its {format_bytes(one.storage_bytes)} were still held"
     )
 
@@ -200,7 +201,7 @@ def _proof(one: HeldBuffer) -> str:
 def _memory(held: list[HeldBuffer]) -> list[ProofLink]:
     """Return the link to the memory of the graph that ran while buffers were held."""
     graphs = list(dict.fromkeys(one.into_graph for one in _made(held)))
-    return [ProofLink(f"memory of graph {graph}", f"/graphs/{graph}/memory") for graph in graphs[:1]]
+    return [ProofLink(f"open the memory of graph {graph}", f"/graphs/{graph}/memory") for graph in graphs[:1]]
 
 
 def _made(held: list[HeldBuffer]) -> list[HeldBuffer]:

@@ -78,7 +78,7 @@ def advice_lines(changes: Sequence[GuardChange]) -> list[str]:
     if not changes:
         return []
     stacked = _STACKED.search(changes[0].text)
-    meant = f"{stacked[0]} is a value from before the graph break after which the code goes on." if stacked else None
+    meant = f"{stacked[0]} is a value from before the graph break after which this code resumes." if stacked else None
     return [line for line in (meant, changes[0].advice) if line]
 
 

@@ -17,6 +17,7 @@ from stepscope.viewer.findings.evidence import (
     Evidence,
     Timed,
     alike_in_logs,
+    as_subject,
     compile_page,
     grouped,
     in_logs,
@@ -54,10 +55,11 @@ def _finding(trace: Trace, group: list[CompileEvent], logs: int) -> Timed:
     is_known = 0 < took_ns <= run_ns
     in_steps = sorted(set(steps.values()))
     at = f" in {steps_text(in_steps)}" if in_steps else ""
+    often = f" {plural(count, 'time')}" if count > 1 else ""
     return first.time_ns, Finding(
         kind="recompile",
         severity="info",
-        title=f"{plural(count, 'recompile')} of {first.name}{in_logs(logs)}{at}: {changes_text(changes)}",
+        title=f"{as_subject(first.name)} was recompiled{often}{in_logs(logs)}{at}: {changes_text(changes)}",
         rule=rule_of(__doc__),
         evidence={
             "recompiles": count,
@@ -75,5 +77,5 @@ def _finding(trace: Trace, group: list[CompileEvent], logs: int) -> Timed:
 
 
 def _share(count: int, took_ns: int, run_ns: int) -> list[str]:
-    who = "It" if count == 1 else "They"
-    return [f"{who} took {format_ns(took_ns)} of the {format_ns(run_ns)} of this run."]
+    what = "recompile" if count == 1 else "recompiles"
+    return [f"The {what} took {format_ns(took_ns)} of the {format_ns(run_ns)} of this run."]

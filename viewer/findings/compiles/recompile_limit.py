@@ -20,6 +20,7 @@ from stepscope.viewer.findings.evidence import (
     Evidence,
     Timed,
     alike_in_logs,
+    as_subject,
     compile_page,
     grouped,
     in_logs,
@@ -62,16 +63,15 @@ def _frame(event: CompileEvent) -> tuple[int, str]:
 def _finding(trace: Trace, group: list[CompileEvent], recompiles: list[CompileEvent], logs: int, fates: Fates) -> Timed:
     """Return the finding of one frame. `recompiles` are all reasons, those of the refused compiles included."""
     first = group[0]
-    name = (recompiles or [first])[0].name
-    name += "," * (", called at " in name)
+    name = as_subject((recompiles or [first])[0].name)
     refused = {event.compile_id for event in group}
     done = [event for event in recompiles if event.compile_id not in refused]
     limit, changes = _LIMIT.search(first.text), guard_changes(recompiles)
     steps = steps_of_compiles(trace, [(event.log, event.compile_id) for event in (*recompiles, first)])
     reached = f" ({limit[1]})" if limit else ""
     step = steps.get((first.log, first.compile_id))
-    at = f" in step {step}" if step is not None else f" at {first.compile_id}"
-    then = "the call raised" if first.status == "failed" else "runs uncompiled since"
+    at = f" in step {step}" if step is not None else f" in compile {first.compile_id}"
+    then = "the call raised an exception" if first.status == "failed" else "has run uncompiled since then"
     took_ns = compile_time(trace, [(event.log, event.compile_id) for event in done]) if done else None
     run_ns = next((run.duration_ns for run in run_splits(trace) if run.log == first.log), None)
     gaps = ((run, cost) for run, cost in costly_gaps(trace) if run.log == first.log)
@@ -80,7 +80,7 @@ def _finding(trace: Trace, group: list[CompileEvent], recompiles: list[CompileEv
     return first.time_ns, Finding(
         kind="recompile_limit",
         severity=SEVERITIES[fates.of(group[-1])] if first.status == "failed" else "warning",
-        title=f"{name} reached the recompile limit{reached}{in_logs(logs)}{at} and {then}{cause}",
+        title=f"{name} reached the recompile limit{reached}{in_logs(logs)}{at}, and {then}{cause}",
         rule=rule_of(__doc__),
         evidence={
             "limit": int(limit[1]) if limit else None,
@@ -118,4 +118,5 @@ def _since(since: tuple[RunSplit, int] | None) -> list[str]:
     if since is None:
         return []
     run, part_ns = since
-    return [f"{amount(part_ns, run.typical_ns)} passes since between calls of compiled graphs, where the frame runs."]
+    took = amount(part_ns, run.typical_ns)
+    return [f"Since then, the time between calls of compiled graphs, in which the frame runs, is {took}."]

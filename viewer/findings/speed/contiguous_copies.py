@@ -24,7 +24,7 @@ def _finding(found: CostlyKernels) -> Finding:
     return Finding(
         kind="contiguous_copies",
         severity=severity_of(spent / whole),
-        title=f"{amount(spent, whole)} copies tensors to another layout, in {found.named}",
+        title=f"Copying tensors to another layout takes {amount(spent, whole)}, in {found.named}",
         rule=rule_of(__doc__),
         **found.fields(),
     )

@@ -46,7 +46,7 @@ def _finding(evidence: Evidence, run: RunSplit, waited: int, most: DataWaitRow) 
     return Finding(
         kind="data_waits",
         severity=severity_of(waited / run.typical_ns),
-        title=f"{amount(waited, run.typical_ns)} is waiting for the next batch of a DataLoader",
+        title=f"Waiting for the next batch of a DataLoader takes {amount(waited, run.typical_ns)}",
         rule=rule_of(__doc__),
         evidence={**facts_of(run, waited), "workers": most.workers},
         proof=_proof(most),

@@ -78,7 +78,7 @@ def _finding(
         severity=severity_of(share),
         title=f"Steps become slower, from {format_ns(times[0])} to {format_ns(times[-1])}, as {course.name} grows from"
         f" {sizes[0]:,} to {sizes[-1]:,} in steps {steps[0]} to {steps[-1]}",
-        proof=[f"{100 * share:.0f} % of the time of these steps is what they take beyond the first {FIRST}."],
+        proof=[f"The time beyond that of the first {FIRST} steps is {100 * share:.0f} % of the time of these steps."],
         rule=rule_of(__doc__),
         evidence={
             "share": round(share, 4), "size": course.name, "first_size": sizes[0], "last_size": sizes[-1],

@@ -73,7 +73,7 @@ def _on_cpu(evidence: Evidence, runs: list[RunSplit]) -> Iterator[Slowness]:
         if host < HALF * run.typical_ns:
             continue
         each = format_ns(round(total / count))
-        title = f"{amount(host, run.typical_ns)} is the cost of calling kernels: {count:,} launches take {each} each"
+        title = f"Calling kernels takes {amount(host, run.typical_ns)}: {count:,} launches take {each} each"
         yield Slowness("cpu", run, host, partial(_finding, evidence, run, host, title, [_ADVICE], {"launches": count}))
 
 
@@ -88,8 +88,8 @@ def _on_device(evidence: Evidence, runs: list[RunSplit]) -> Iterator[Slowness]:
             continue
         idle = share_text(run.typical_ns - busy, run.typical_ns)
         title = (
-            f"Host-bound: the device is idle {idle} of a step ({format_ns(run.typical_ns)}), because launching its"
-            f" kernels takes {format_ns(host)} and running them {format_ns(busy)}"
+            f"The program is host-bound: the device is idle for {idle} of a step of {format_ns(run.typical_ns)},"
+            f" because launching its kernels takes {format_ns(host)} and running them takes {format_ns(busy)}"
         )
         proof = _cuda_graphs(evidence)
         yield Slowness("gpu", run, host, partial(_finding, evidence, run, host, title, proof, {"device_ns": busy}))

@@ -34,10 +34,11 @@ def _finding(evidence: Evidence, one: HotBreak, kind: str, rule: str) -> Timed:
     cause = "the host needs a value that the graph computed" if _reads(one) and not one.is_whole else first.cause
     place = f"{basename(first.source.file)}:{first.source.line}" if first.source else first.name
     extent = "all of" if first.status == "fallback" else "the rest of"
-    what = (
-        f"spent in code that is not compiled, because the graph break in {place} makes Python run {extent} {first.name}"
+    takes = f"takes {amount(part_ns, run.typical_ns)}"
+    title = (
+        f"Code that is not compiled {takes}, because the graph break in {place} makes Python run {extent} {first.name}"
         if one.is_whole
-        else f"host work at the graph break in {place}"
+        else f"Host work at the graph break in {place} {takes}"
     )
     hints = hints_in(first.text)
     called = called_at_breaks(evidence).events.get((first.file, first.line), ())
@@ -45,7 +46,7 @@ def _finding(evidence: Evidence, one: HotBreak, kind: str, rule: str) -> Timed:
     return first.time_ns, Finding(
         kind=kind,
         severity=severity_of(one.share),
-        title=f"{amount(part_ns, run.typical_ns)} is {what}: {cause}",
+        title=f"{title}: {cause}",
         rule=rule,
         evidence={
             **facts_of(run, part_ns),

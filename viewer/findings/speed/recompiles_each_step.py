@@ -11,6 +11,7 @@ from stepscope.viewer.findings.evidence import (
     Evidence,
     Timed,
     alike_in_logs,
+    as_subject,
     in_logs,
     logs_of,
     place_of,
@@ -34,14 +35,14 @@ def find(evidence: Evidence) -> list[Timed]:
 def _finding(one: CostlyRecompiles, logs: int) -> Timed:
     first, last, count = one.events[0], one.events[-1], len(one.events)
     changes = guard_changes(one.events)
-    often = (
-        "all" if changes and changes[0].recompiles == count else f"{changes[0].recompiles:,} of them" if changes else ""
-    )
-    most = f", {often} because {changes[0].text}" if changes else ""
+    most = ""
+    if changes:
+        often = "each time" if changes[0].recompiles == count else plural(changes[0].recompiles, "time")
+        most = f", {often} because {changes[0].text}"
     return first.time_ns, Finding(
         kind="recompiles_each_step",
         severity="warning",
-        title=f"{plural(count, 'recompile')} of {first.name} took {format_ns(one.duration_ns)} of the"
+        title=f"Recompiling {as_subject(first.name)} {plural(count, 'time')} took {format_ns(one.duration_ns)} of the"
         f" {format_ns(one.run_ns)} of this run{in_logs(logs)}{most}",
         rule=rule_of(__doc__),
         evidence={
@@ -54,6 +55,6 @@ def _finding(one: CostlyRecompiles, logs: int) -> Timed:
             "values": changes[0].values[:MOST_EXAMPLES] if changes else [],
             "in_steps": one.steps[:MOST_EXAMPLES],
         },
-        proof=[f"They happened in {steps_text(one.steps)}.", *advice_lines(changes)],
+        proof=[f"The recompiles happened in {steps_text(one.steps)}.", *advice_lines(changes)],
         **place_of(last) | {"page": recompiles_page(last)},
     )

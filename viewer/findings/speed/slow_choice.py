@@ -94,8 +94,8 @@ def _finding(run: RunSplit, found: list[_Slow]) -> Finding:
     return Finding(
         kind="slow_choice",
         severity=severity_of(spent / run.typical_ns),
-        title=f"{amount(spent, run.typical_ns)} would be saved by the fastest choice that the autotuner measured, which"
-        f" is not in use in {first.cost.kernel}{others}",
+        title=f"The fastest choice that the autotuner measured would save {amount(spent, run.typical_ns)}, but"
+        f" {first.cost.kernel}{others} {'use' if others else 'uses'} another one",
         rule=rule_of(__doc__),
         evidence={
             **facts_of(run, spent),
@@ -109,7 +109,7 @@ def _finding(run: RunSplit, found: list[_Slow]) -> Finding:
             f"For {first.tuning.operator}, {first.tuning.choice.kernel} is in use, which the autotuner measured at"
             f" {format_ns(first.chosen_ns)} and whose launches take at least {format_ns(first.quick_ns)};"
             f" {choices[0].kernel} took {format_ns(first.fastest_ns)}.",
-            "Let Inductor take the fastest choice: look for what sets aside its choice, such as a handler of choices"
+            "Let Inductor take the fastest choice: look for what overrides its choice, such as a choices handler"
             " (V.set_choices_handler), or a tensor whose layout only one choice can write.",
         ],
         page=f"/launches/{first.cost.launch}",

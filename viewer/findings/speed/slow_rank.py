@@ -165,12 +165,12 @@ def _kernel(evidence: Evidence, run: RunSplit, runs: list[RunSplit]) -> _Place:
 def _finding(evidence: Evidence, most: _Excess, runs: list[RunSplit]) -> Finding:
     run, place = most.run, _place(evidence, most, runs)
     how = _PARTS[most.kind] if most.kind else "computing outside of compiled code"
-    others = "the median of the other ranks" if len(runs) > 2 else "the other rank"
+    others = "the median of the other ranks is" if len(runs) > 2 else "the other rank spends"
     return Finding(
         kind="slow_rank",
         severity="warning",
         title=f"Rank {run.rank} spends {format_ns(most.own_ns)} per step {how}{place.where},"
-        f" {others} {format_ns(most.others_ns)}: the difference is {share_text(most.excess_ns, run.typical_ns)}"
+        f" and {others} {format_ns(most.others_ns)}: the difference is {share_text(most.excess_ns, run.typical_ns)}"
         f" of a step ({format_ns(run.typical_ns)})",
         rule=rule_of(__doc__),
         evidence={**facts_of(run, most.excess_ns), "part": PART_NAMES[most.kind] if most.kind else how,

@@ -130,8 +130,8 @@ def _finding(trace: Trace, run: RunSplit, steps: _Steps, site: ShapeSite, pairs:
             "launches": slow.launches, "fast_launches": fast.launches,
         },
         proof=[
-            f"{100 * share:.0f} % of the time of {plural(len(steps.numbers), 'step')} is what this costs:"
-            f" {plural(slow.launches, 'launch')} at this size, and {fast.launches:,} at the other.",
+            f"This costs {100 * share:.0f} % of the time of {plural(len(steps.numbers), 'step')}, with"
+            f" {plural(slow.launches, 'launch')} at this size and {fast.launches:,} at the other.",
             *others,
             *_tuned(trace, slow.site),
             f"With {texts[1]} it reads and writes no fewer bytes and is faster: choose such sizes, or pad to them where"

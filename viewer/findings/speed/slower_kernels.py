@@ -25,7 +25,7 @@ from stepscope.viewer.speed.queries.runs import run_splits
 from stepscope.viewer.speed.queries.splits import step_splits
 from stepscope.viewer.speed.queries.verdict import share_text
 from stepscope.viewer.speed.rows import RunSplit, StepSplit
-from stepscope.viewer.text.formats import format_ns, plural
+from stepscope.viewer.text.formats import format_ns
 
 SUMMARY = "Kernels become slower within the run"
 
@@ -139,8 +139,9 @@ def _finding(run: RunSplit, change: _Change, sites: Sequence[SiteChange]) -> Fin
             "host_factor": round(change.host_factor, 2) if change.host_factor is not None else None,
         },
         proof=[
-            f"{len(change.early):,} steps before the change and {len(change.late):,} after it call the same code with"
-            f" the same sizes; the additional time is {share_text(round(excess), change.step_ns)} of a later step.",
+            f"The {len(change.early):,} steps before the change and the {len(change.late):,} after it call the same"
+            f" code with the same sizes; the additional time is {share_text(round(excess), change.step_ns)} of a later"
+            " step.",
             *_proof(change, sites),
         ],
         page=f"/launches/{first.launch}",
@@ -176,10 +177,13 @@ def _proof(change: _Change, sites: Sequence[SiteChange]) -> list[str]:
     host = f" The host work between them takes {change.host_factor:.1f} times as long." if change.host_factor else ""
     slower = sum(factor >= FACTOR for factor in factors)
     if _all_slower(factors):
-        return [f"All of the {len(factors):,} kernels became slower, as they do with a {_OTHERS}.{host}"]
+        return [f"All of the {len(factors):,} kernels became slower, which may be caused by a {_OTHERS}.{host}"]
     if len(factors) > 1:
         if slower > 1:
-            return [f"{slower:,} of the {len(factors):,} kernels of these steps became slower.{host}"]
-        others = f"{plural(len(factors) - slower, 'other kernel')} of these steps did not become slower"
+            return [f"Of the {len(factors):,} kernels of these steps, {slower:,} became slower.{host}"]
+        left = len(factors) - slower
+        others = (
+            f"The {'other kernel' if left == 1 else f'{left:,} other kernels'} of these steps did not become slower"
+        )
         return [f"{others}, so the cause lies in what this kernel reads or in how it runs.{host}"]
     return [host.strip()] if host else []

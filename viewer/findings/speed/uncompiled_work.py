@@ -61,7 +61,7 @@ def _finding(evidence: Evidence, run: RunSplit, cost: GapCost) -> Finding:
     return Finding(
         kind="uncompiled_work",
         severity="warning" if cost.part_ns >= WARNING_SHARE * run.typical_ns else "info",
-        title=f"{amount(cost.part_ns, run.typical_ns)} passes outside of compiled code, {cost.where}",
+        title=f"Work outside of compiled code takes {amount(cost.part_ns, run.typical_ns)}, {cost.where}",
         rule=rule_of(__doc__),
         evidence={**facts_of(run, cost.part_ns), "times": cost.times},
         proof=_proof(cost),
@@ -76,13 +76,13 @@ def _proof(cost: GapCost) -> list[str]:
     told = [_MANY.format(cost.times)] if cost.times > 1 else []
     if cost.waited_ns > cost.part_ns:
         told.append(
-            f"The thread waits for {format_ns(cost.waited_ns)} more per step there, be it for a core of the machine;"
-            " this is not counted."
+            f"The thread also waits there for {format_ns(cost.waited_ns)} per step, which may be for a core of the"
+            " machine; this time is not counted."
         )
     return [*told, _OWN.format(format_ns(cost.own_ns))] if cost.own_ns >= LEAST_TOLD_NS else told
 
 
-_OWN = "The recorder itself takes about {} per step in this time, which is left out here."
+_OWN = "The recorder itself takes about {} per step in this time, which is not counted."
 _MANY = (
     "This happens {:,} times in a step. Each time Dynamo also checks the guards of the next call; one compiled function"
     " around several of these calls leaves that out."

@@ -67,19 +67,20 @@ def _largest(parts: Sequence[Part], whole_ns: int, what: str) -> str | None:
     part = max(parts, key=lambda part: part.duration_ns)
     share = share_text(part.duration_ns, whole_ns)
     amount = f"{share} of {what} ({format_ns(part.duration_ns)} of {format_ns(whole_ns)})"
-    return amount + _CLAUSES[part.kind].format(part.place)
+    return _SENTENCES[part.kind].format(amount=amount, place=part.place)
 
 
-_CLAUSES = {
-    "kernels": " is spent in kernels.",
-    "launching": " is spent launching kernels; the device may work for longer.",
-    "host": " is host work between the launches of compiled graphs.",
-    "reading": " is host work between the launches of compiled graphs, in which the recorder also reads values.",
-    "break": " is host work at the graph break in {}.",
-    "between": " is Python between compiled graphs.",
-    "after": " passes after the last compiled graph.",
-    "optimizer": " is the step of the optimizer.",
-    "compile": " is compilation.",
-    "data": " is waiting for the next batch of a DataLoader.",
-    "outside": " passes between the end of one step and the first compiled graph of the next.",
+_SENTENCES = {
+    "kernels": "Kernels take {amount}.",
+    "launching": "Launching kernels takes {amount}; the device may work for longer.",
+    "host": "Host work between the launches of compiled graphs takes {amount}.",
+    "reading": "Host work between the launches of compiled graphs, in which the recorder also reads values, takes"
+    " {amount}.",
+    "break": "Host work at the graph break in {place} takes {amount}.",
+    "between": "Python code between compiled graphs takes {amount}.",
+    "after": "The time after the last compiled graph is {amount}.",
+    "optimizer": "The step of the optimizer takes {amount}.",
+    "compile": "Compilation takes {amount}.",
+    "data": "Waiting for the next batch of a DataLoader takes {amount}.",
+    "outside": "The time between the end of one step and the first compiled graph of the next is {amount}.",
 }
