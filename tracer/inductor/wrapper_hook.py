@@ -27,6 +27,7 @@ from stepscope.tracer.inductor.sources.dynamo_graphs import Captured, CompiledLi
 from stepscope.tracer.inductor.triton_configs import TritonConfigs
 from stepscope.tracer.inductor.unrecorded import is_hidden
 from stepscope.tracer.judge.plan import plans_of
+from stepscope.tracer.judge.record import RECORD_VERSION
 from stepscope.tracer.runtime import launches, ticks
 from stepscope.tracer.runtime.red_zones import RedZones
 from stepscope.tracer.schema.constants import CACHED_ESTIMATE, CPP_WRAPPER
@@ -45,7 +46,7 @@ from stepscope.tracer.wrapper.versions import follow
 if TYPE_CHECKING:
     from stepscope.tracer.config import TraceConfig
 
-JUDGED_TAG = "stepscope-judge"
+JUDGED_TAG = f"stepscope-judge-{RECORD_VERSION}"
 """Part of cache keys while a run is judged, so that no graph comes from a cache without what the judge needs."""
 COMPILED_UNSEEN = "the graph came from a cache and was compiled without stepscope"
 NO_ZONES = "the graph runs in a CUDA graph, whose memory PyTorch keeps account of"

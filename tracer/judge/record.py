@@ -16,7 +16,8 @@ from typing import Any
 
 from stepscope.tracer.schema.process_ends import Frame
 
-RECORD_VERSION = 1
+RECORD_VERSION = 2
+"""Version of what a record says of a graph; graphs are kept in caches under keys of their own for each version."""
 
 Json = Any
 """A value that JSON can express."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._inductor.config as inductor_config
 from torch import Tensor
 
 import stepscope
@@ -184,3 +185,27 @@ def test_other_threads_see_the_settings_of_the_program_while_the_judge_works(tmp
     assert len(calls) > 3
     assert all(one == before for one in calls)
     assert not judged_in(tmp_path).failures
+
+
+def two_products(x: Tensor) -> Tensor:
+    return torch.relu(x @ x.T + x.T @ x)
+
+
+def columns_again(x: Tensor) -> Tensor:
+    joined = torch.cat([x, x * 2], 1)
+    return torch.cat([joined, joined[:, :3]], 1)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("function", [two_products, columns_again])
+def test_what_inductor_lowers_in_place_of_several_nodes_is_judged(
+    tmp_path: Path, function: Callable[[Tensor], Tensor]
+) -> None:
+    value = torch.randn(32, 32)
+    with inductor_config.patch(max_autotune_gemm=True), stepscope.trace(tmp_path, judge="first"):
+        result = compiled(function)(value)
+    torch.testing.assert_close(result, function(value))
+    found = judged_in(tmp_path)
+    assert {verdict for verdict, _ in found.verdicts()} == {"ok"}
+    assert not found.buffers
+    assert not found.failures

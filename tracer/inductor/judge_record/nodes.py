@@ -6,6 +6,7 @@ import base64
 import re
 from typing import Any
 
+from stepscope.tracer.inductor.judge_record.patterns import with_operators
 from stepscope.tracer.judge.record import Constant, Json, Node, Size
 from stepscope.tracer.schema.process_ends import Frame
 
@@ -17,7 +18,7 @@ MOST_CONSTANT_BYTES = 65_536
 
 def plain_nodes(module: Any) -> tuple[list[Node], dict[str, Constant]]:
     """Return the nodes of a graph module, and its small constants by name."""
-    nodes = [_node(node) for node in module.graph.nodes]
+    nodes = with_operators([_node(node) for node in module.graph.nodes])
     names = {node.target for node in nodes if node.kind == "constant"}
     constants = {name: found for name in names if (found := _constant(_attribute(module, name))) is not None}
     return nodes, constants
