@@ -46,7 +46,7 @@ def test_a_curve_reads_exact_bytes_with_kernel_and_line(visit: Visit, memory_add
         "model.py:11",
         "measured + base: 1,536 B (1.5 kB) + 384 B = 1.9 kB",
         "1 lifetime mismatch",
-        "was not freed; held by list of 3 in keep of __main__",
+        "was not freed; it is held by a list of 3 in keep of __main__",
         "measured peak",
     ):
         expect(tip).to_contain_text(part, use_inner_text=True)

@@ -92,9 +92,10 @@ def open_buffer(trace: Trace, graph: int, buffer: str) -> list[ProofLink]:
 
 
 def names_text(names: Sequence[str]) -> str:
-    """Return names like ``buf0, buf1 and 7 more``."""
-    shown = ", ".join(names[:_MOST_NAMES])
-    return f"{shown} and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else shown
+    """Return names like ``buf0``, ``buf0, buf1 and buf2`` or ``buf0, buf1, buf2, buf3 and 7 more``."""
+    more = len(names) - _MOST_NAMES
+    shown = [*names[:_MOST_NAMES], f"{more} more"] if more > 0 else names
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
 def attributes(row: object, *names: str) -> dict[str, Any]:

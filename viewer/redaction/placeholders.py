@@ -140,6 +140,9 @@ class Placeholders:
         name, comma, rest = text.partition(", ")
         if comma and _is_public(name) and nested < _MOST_NESTED:
             return name + self._hole(comma + rest, nested + 1)
+        name, both, rest = text.partition(" and ")
+        if both and _is_public(name) and nested < _MOST_NESTED:
+            return name + both + self._hole(rest, nested + 1)
         return self.text(text, rules.NAME if text.isidentifier() else rules.TEXT)
 
     def _moved(self, found: re.Match[str], nested: int) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
@@ -124,6 +125,22 @@ _MOST_NUMBERS = 4
 def known_name(name: str, program_name: str | None) -> str:
     """Return the name of a tensor in the program and in its graph, ``self.head.weight (primals_3)``, or the latter."""
     return f"{program_name} ({name})" if program_name else name
+
+
+def capitalized(text: str) -> str:
+    """Return a text with a capital letter at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
+_WITHOUT_ARTICLE = re.compile(r"(?:(attribute|closure variable|local variable|value) |[A-Za-z_]\w* of \d)")
+
+
+def holder_text(holder: str) -> str:
+    """Return what holds a storage, with an article: ``a list of 3 in keep``, ``the attribute kept of Net``."""
+    found = _WITHOUT_ARTICLE.match(holder)
+    if found is None:
+        return holder
+    return f"the {holder}" if found[1] else f"{'an' if holder[0] in 'aeiouAEIOU' else 'a'} {holder}"
 
 
 def basename(path: str | None) -> str:

@@ -82,7 +82,7 @@ def test_a_wrong_gradient(ran: tuple[Path, dict[str, str]]) -> None:
 def test_eager_mode_may_be_the_one_that_is_off(ran: tuple[Path, dict[str, str]]) -> None:
     (finding,), _ = read(ran, "better_than_eager")
     assert finding.severity == "info"
-    assert "eager is not finite: rounding, not a compiler error" in finding.title
+    assert "eager is not finite: this is rounding, not a compiler error" in finding.title
 
 
 def test_healthy_programs_agree(ran: tuple[Path, dict[str, str]]) -> None:
@@ -155,9 +155,11 @@ def test_the_layer_is_named(
     assert finding.evidence["appears_between"] == pair
     assert finding.source is not None
     assert line in finding.source.code
-    gone = [text.removesuffix(": it is gone") for text in finding.evidence["settings"] if text.endswith("it is gone")]
+    gone = [
+        text.removesuffix(": it disappears") for text in finding.evidence["settings"] if text.endswith("it disappears")
+    ]
     assert gone == removed_by
-    assert any("it appears between" in line for line in finding.proof)
+    assert any("The difference appears between" in line for line in finding.proof)
     assert bool(rows[0].nodes) == (pair[1] != "compiled")
 
 

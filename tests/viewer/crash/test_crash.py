@@ -248,7 +248,8 @@ def test_what_was_in_flight_on_the_device(trace_of: Any) -> None:
     assert (leaving["parameter"], leaving["does"], leaving["leaves_storage"]) == ("out_ptr0", "writes", True)
     assert (leaving["first"], leaving["last"], leaving["storage_last"]) == (0, 15 + 32 * 15, 255)
     assert evidence["inside"] == (
-        "according to its source, it writes buf1 (out_ptr0) at elements 0 to 495, and its storage has 0 to 255"
+        "according to its source, the kernel writes elements 0 to 495 of buf1 (out_ptr0), whose storage has elements"
+        " 0 to 255"
     )
 
 
@@ -305,7 +306,7 @@ def test_an_exception_of_the_program(
     findings = all_findings(trace_of(log))
     assert [(one.kind, one.severity) for one in findings] == kinds
     if kinds:
-        assert findings[0].title == "The program ended with ValueError: bad, after step 2"
+        assert findings[0].title == "The program ended after step 2 with ValueError: bad"
         assert findings[0].source is not None
         assert findings[0].source.file == "/src/train.py"
 
@@ -324,7 +325,7 @@ def test_an_exception_that_left_a_launch(trace_of: Any) -> None:
         if kind == "crash":
             assert (
                 finding.title
-                == "true_graph_0 (model.py:12) raised RuntimeError: shape in launch 18 of step 3, true_graph_0"
+                == "true_graph_0 (model.py:12) raised RuntimeError: shape, in launch 18 of step 3, true_graph_0"
             )
 
 

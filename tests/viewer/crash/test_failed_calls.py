@@ -32,6 +32,6 @@ def test_what_a_failed_call_of_generated_code_raised(tmp_path: Path, text: str, 
     log = recorded(end=False).record(error).record(End("exit", MONOTONIC_NS))
     with open_trace(log.write(tmp_path / "x.log")) as trace:
         (finding,) = all_findings(trace)
-    assert finding.title.startswith(f"The program ended with RuntimeError: {said}")
+    assert finding.title.startswith(f"The program ended after step 2 with RuntimeError: {said}")
     assert (finding.evidence["cpp_raised"] or "").partition(" ")[0] == (place or "")
     assert one_symptom("RuntimeError", text) == f"RuntimeError: {said}"

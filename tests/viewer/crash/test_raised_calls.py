@@ -46,7 +46,7 @@ def test_one_finding_for_the_graphs_and_ranks_of_a_line(tmp_path: Path) -> None:
     assert len(found) == 1
     assert "(model.py:12) raised RuntimeError: index out of bounds: 0 <= tmp1 < 100 (3 times) in 2 logs" in found[0]
     assert found[0].endswith("; the program went on")
-    assert proof[1:] == ["it was called at serve.py:30: model(ids)", "it was called at serve.py:40: model(ids)"]
+    assert proof[1:] == ["It was called at serve.py:30: model(ids)", "It was called at serve.py:40: model(ids)"]
 
 
 def test_other_exceptions_have_findings_of_their_own(tmp_path: Path) -> None:

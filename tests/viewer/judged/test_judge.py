@@ -27,7 +27,10 @@ def test_a_wrong_launch_and_a_changed_input_are_findings(opened: Open) -> None:
     found = {one.kind: one for one in all_findings(opened(judged_run())) if one.severity == "critical"}
     assert set(found) == {"wrong_kernel", "clobbered_input"}
     wrong = found["wrong_kernel"]
-    assert wrong.title == "cpp_fused_relu_0 computes buf1 wrong: 3 of 32 elements, 250 times the limit"
+    assert wrong.title == (
+        "cpp_fused_relu_0 computes wrong values of buf1: 3 of 32 elements are wrong, by up to 250 times the allowed"
+        " error"
+    )
     assert wrong.proof[0] == "buf1[2, 5]: compiled 1.5, eager 0.5, float64 0.5 (float32, allowed error 0.004)"
     assert wrong.source is not None
     assert (wrong.source.line, wrong.launch, wrong.evidence["bad"]) == (12, 1, 3)

@@ -225,8 +225,8 @@ def test_what_is_said() -> None:
     suspect = Suspect(None, [], found)  # type: ignore[arg-type]
     said = reach_sentence(suspect)
     assert said == (
-        "according to its source, with the values of buf0, it reads buf1 (in_ptr1) at elements 32 to 143 at most, "
-        "and its storage has 0 to 127"
+        "according to its source, with the values of buf0, the kernel reads elements 32 to at most 143 of buf1"
+        " (in_ptr1), whose storage has elements 0 to 127"
     )
     fine = Suspect(None, [], reaches(CPP, ARGUMENTS, {"in_ptr0": (0, 5)}))  # type: ignore[arg-type]
     assert reach_sentence(fine) == (

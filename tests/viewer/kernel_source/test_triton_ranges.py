@@ -336,7 +336,7 @@ def test_no_source_costs_much() -> None:
         ),
         (
             PLAIN.replace("OFFSET", "8"),
-            "according to its source, it writes arg1_1 (target) at elements 11 to 39, and its storage ",
+            "according to its source, the kernel writes elements 11 to 39 of arg1_1 (target), whose storage ",
         ),
         (PLAIN.replace("OFFSET", "0"), "according to its source, every index stays within its storage"),
     ],

@@ -21,8 +21,8 @@ def test_what_a_check_found_again_counts(opened: Open) -> None:
     trace = opened(log)
     (finding,) = all_findings(trace)
     assert finding.title == (
-        "buf0 (512 B) of 0/0 forward was not freed (3 times): the check at cab.py:77 after cpp_fused_relu_0 expects it "
-        "to be freed; held by list of 1 in keep"
+        "buf0 (512 B) of graph 0/0 forward was not freed (3 times): the check at cab.py:77 after cpp_fused_relu_0 "
+        "expects it to be freed; it is held by a list of 1 in keep"
     )
     assert (finding.kernel, finding.evidence["calls"], finding.evidence["checks"]) == ("cpp_fused_relu_0", 3, 1)
 

@@ -38,9 +38,10 @@ def test_growth_of_a_run_that_was_killed(opened: Open) -> None:
     trace = opened(training(6, keep=99, end=False))
     (finding,) = growth_in(trace)
     assert (
-        finding.title == "Memory grows by 64 B per step: buf2 of 0/0 forward (model.py:12) stays alive after each step"
+        finding.title
+        == "Memory grows by 64 B per step: buf2 of graph 0/0 forward (model.py:12) stays alive after each step"
     )
-    assert finding.proof == ["5 storages of steps 0 to 4 were still alive at the end, 320 B together"]
+    assert finding.proof == ["At the end, 5 storages of steps 0 to 4 were still alive, 320 B together"]
     assert (finding.evidence["holders"], finding.evidence["freed_by_collection"]) == ([], None)
     assert (finding.evidence["storage_bytes"], finding.evidence["last_step"]) == (5 * 64, 4)
     assert summary(trace)["memory"]["growth_bytes_per_step"] == 64
@@ -67,7 +68,9 @@ def test_what_was_freed_after_the_last_call(opened: Open, steps: int, keep: int,
     found = growth_in(opened(log))
     assert [(one.severity, one.buffer) for one in found] == [("info", "buf2")] * is_told
     for one in found:
-        assert one.title.startswith("Memory grew by 64 B per step: buf2 of 0/0 forward (model.py:12) of each step")
+        assert one.title.startswith(
+            "Memory grew by 64 B per step: buf2 of graph 0/0 forward (model.py:12) of each step"
+        )
         assert one.proof[0].startswith("8 storages of steps 0 to 7, 512 B together, were freed only after the last")
 
 
@@ -112,8 +115,8 @@ def test_one_holder_of_buffers_of_two_graphs(opened: Open) -> None:
     left = growth([(call, 0) for call in range(8)], ["list of 8 in ts of __main__"])
     (finding,) = growth_in(opened(log.record(left).record(End("exit", start_of(9)))))
     assert finding.evidence["bytes_per_step"] == 128
-    assert finding.title.startswith("Memory grows by 128 B per step: buf0 of 0/0 ")
-    assert ", buf0 of 1/0 " in finding.title
+    assert finding.title.startswith("Memory grows by 128 B per step: buf0 of graph 0/0 ")
+    assert " and buf0 of graph 1/0 " in finding.title
 
 
 def test_buffers_that_nothing_is_known_to_hold_are_no_one_leak(opened: Open) -> None:

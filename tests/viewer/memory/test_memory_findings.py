@@ -46,8 +46,13 @@ def test_a_storage_that_is_not_freed(opened: Open) -> None:
     (finding,) = all_findings(opened(training(3).record(mismatch())))
     named = (finding.kind, finding.severity, finding.graph, finding.buffer)
     assert named == ("lifetime_mismatch", "warning", 0, "buf0")
-    assert finding.title == "buf0 (512 B) of 0/0 forward was not freed; held by list of 3 in keep of __main__"
-    assert finding.proof == ["expected to be freed after cpp_fused_relu_0 (op1), alive after the call"]
+    assert (
+        finding.title
+        == "buf0 (512 B) of graph 0/0 forward was not freed; it is held by a list of 3 in keep of __main__"
+    )
+    assert finding.proof == [
+        "It was expected to be freed after cpp_fused_relu_0 (op1), but it was still alive after the call."
+    ]
     assert finding.evidence["storage_bytes"] == 512
     assert finding.evidence["expected_snode"] == "op1"
     assert finding.source is not None
@@ -80,21 +85,21 @@ def test_freed_early_is_critical_when_it_is_read_again(opened: Open) -> None:
             None,
             1,
             None,
-            "was not allocated: expected to be allocated before cpp_fused_relu_0 (op1)",
+            "was not allocated: It was expected to be allocated before cpp_fused_relu_0 (op1)",
         ),
         (
             "unexpected_allocation",
             2,
             None,
             0,
-            "was allocated unexpectedly: not scheduled, allocated before extern_kernels.mm (op0)",
+            "was allocated unexpectedly: It was not in the schedule, but it was allocated before extern_kernels.mm",
         ),
         (
             "unexpected_death",
             2,
             None,
             1,
-            "was freed early: expected to outlive the call, freed after extern_kernels.mm",
+            "was freed early: It was expected to outlive the call, but it was freed after extern_kernels.mm",
         ),
     ],
 )
@@ -112,7 +117,10 @@ def test_words_of_mismatches(
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("missing_death", "was not freed: the check at cab.py:77 expects it to be freed; held by list of 3 in keep"),
+        (
+            "missing_death",
+            "was not freed: the check at cab.py:77 expects it to be freed; it is held by a list of 3",
+        ),
         ("unexpected_death", "was freed early: the check at cab.py:77 expects it to be alive"),
         ("missing_allocation", "was not allocated: the check at cab.py:77 expects it to be allocated"),
         ("unexpected_allocation", "was allocated unexpectedly: the check at cab.py:77 does not expect it"),
@@ -122,7 +130,7 @@ def test_what_a_check_in_generated_code_found(opened: Open, kind: Any, words: st
     (finding,) = all_findings(opened(training(2).record(step_mismatch(kind))))
     named = (finding.kind, finding.severity, finding.graph, finding.buffer)
     assert named == ("lifetime_mismatch", "warning", 0, "buf0")
-    assert finding.title.startswith(f"buf0 (512 B) of 0/0 forward {words}")
+    assert finding.title.startswith(f"buf0 (512 B) of graph 0/0 forward {words}")
     assert finding.evidence["checked_at"] == ["/cache/ab/cab.py:77"]
     assert (finding.step, finding.page) == (1, "/graphs/0/memory?call=2")
     assert finding.source is not None
@@ -171,7 +179,7 @@ def test_a_peak_over_the_estimate(opened: Open) -> None:
     assert finding.evidence["buffers"] == [
         {"buffer": "scratch", "measured_bytes": 2 << 20, "expected_bytes": 0, "why": "the schedule does not contain it"}
     ]
-    assert "50 % over the scheduler's estimate of 4.2 MB" in finding.title
+    assert "50 % more than the scheduler's estimate of 4.2 MB" in finding.title
 
 
 @pytest.mark.parametrize(("scratch", "expected"), [(1 << 20, 4 << 20), (1000, 1000), (2 << 20, 9 << 20)])
@@ -189,12 +197,12 @@ def test_growth(opened: Open) -> None:
     (finding,) = all_findings(trace)
     assert (finding.kind, finding.severity, finding.graph, finding.buffer) == ("growth", "warning", 0, "buf2")
     assert finding.title == (
-        "Memory grows by 64 B per step: buf2 of 0/0 forward (model.py:12) stays alive after each step "
-        "and is held by list of 4 in keep of __main__"
+        "Memory grows by 64 B per step: buf2 of graph 0/0 forward (model.py:12) stays alive after each step "
+        "and is held by a list of 4 in keep of __main__"
     )
     (line,) = finding.proof
-    assert line.startswith("4 storages of steps 0 to 3 were still alive at the end, 256 B together; ")
-    assert line.endswith("a garbage collection does not free them")
+    assert line.startswith("At the end, 4 storages of steps 0 to 3 were still alive, 256 B together; ")
+    assert line.endswith("a garbage collection did not free them")
     assert finding.evidence["bytes_per_step"] == 64
     assert finding.evidence["storage_bytes"] == 256
     assert (finding.evidence["first_step"], finding.evidence["last_step"]) == (0, 3)
@@ -207,7 +215,7 @@ def test_growth(opened: Open) -> None:
 def test_growth_that_a_collection_frees(opened: Open) -> None:
     (finding,) = all_findings(opened(training(5, keep=99).record(growth(losses(range(4)), freed=True))))
     assert finding.evidence["freed_by_collection"] is True
-    assert "a reference cycle holds them" in finding.proof[0]
+    assert "a reference cycle held them" in finding.proof[0]
 
 
 def test_nothing_left_behind_is_no_growth_and_known(opened: Open) -> None:
@@ -266,7 +274,7 @@ def test_one_leak_of_several_buffers_is_one_finding(opened: Open) -> None:
     keep, memo = ["list of 5 in keep of __main__"], ["dict of 5 in memo of __main__"]
     first, second = found(opened(leaking([keep, memo, keep])), "growth")
     assert first.title.startswith(
-        "Memory grows by 320 B per step: buf2, buf0 of 0/0 forward (model.py:10) stay alive after each step"
+        "Memory grows by 320 B per step: buf2 and buf0 of graph 0/0 forward (model.py:10) stay alive after each step"
     )
     assert first.title.endswith("list of 5 in keep of __main__")
     assert (first.buffer, first.evidence["storage_bytes"], first.evidence["storages"]) == ("buf2", 4 * 320, 8)
@@ -285,9 +293,10 @@ def test_one_leak_of_several_buffers_is_one_mismatch(opened: Open) -> None:
     log.record(step_mismatch(buffer="buf1", call=0)).record(step_mismatch(buffer="buf3", call=0, line=80))
     first, second = found(opened(log), "lifetime_mismatch")
     assert first.title == (
-        "buf0, buf1, buf2 (448 B) of 0/0 forward were not freed (5 times); held by list of 3 in keep of __main__"
+        "buf0, buf1 and buf2 (448 B) of graph 0/0 forward were not freed (5 times); they are held by a list of 3 "
+        "in keep of __main__"
     )
-    assert first.proof == ["alive after the call"]
+    assert first.proof == ["They were still alive after the call."]
     assert first.evidence["storage_bytes"] == 64 + 128 + 256
     assert [row["buffer"] for row in first.evidence["buffers"]] == ["buf0", "buf1", "buf2"]
     assert first.evidence["checked_at"] == ["/cache/ab/cab.py:77"]
@@ -298,8 +307,8 @@ def test_one_leak_that_several_checks_found_is_one_mismatch(opened: Open) -> Non
     log = leaking([[]] * 2).record(step_mismatch(call=0)).record(step_mismatch(buffer="buf1", call=0, line=80))
     (finding,) = found(opened(log), "lifetime_mismatch")
     assert finding.title == (
-        "buf0, buf1 (1.0 kB) of 0/0 forward were not freed: found by checks at cab.py:77, cab.py:80; held by "
-        "list of 3 in keep of __main__"
+        "buf0 and buf1 (1.0 kB) of graph 0/0 forward were not freed: the checks at cab.py:77 and cab.py:80 found it; "
+        "they are held by a list of 3 in keep of __main__"
     )
     assert finding.evidence["checks"] == 2
 
@@ -320,7 +329,7 @@ def recompiled(compile_ids: Sequence[str]) -> LogBuilder:
 def test_a_frame_that_is_compiled_anew_in_each_step_grows(opened: Open) -> None:
     (finding,) = found(opened(recompiled([f"0/{n}" for n in range(5)])), "growth")
     assert finding.evidence["bytes_per_step"] == 64
-    assert "stays alive after each step and is held by list of 5 in keep of __main__" in finding.title
+    assert "stays alive after each step and is held by a list of 5 in keep of __main__" in finding.title
     assert finding.graph == 3
 
 

@@ -22,8 +22,11 @@ def test_a_mismatch_of_the_reordering(opened: Open) -> None:
     trace = opened(log)
     (finding,) = all_findings(trace)
     assert (finding.kind, finding.severity) == ("recompute_mismatch", "warning")
-    assert finding.title.endswith("(2 times): peak 1.1 kB (+100 B) at op1, 1 of 3")
-    assert finding.proof == ["moving op1 (aten.mm) past op2 (aten.relu); peak and candidate differ"]
+    assert finding.title.endswith("(2 times): the peak is 1.1 kB (+100 B) at op1, node 1 of 3")
+    assert finding.proof == [
+        "After moving op1 (aten.mm) past op2 (aten.relu), the figures for peak and candidate differ from a full"
+        " recomputation."
+    ]
     proof = finding.evidence
     assert (proof["peak_snode"], proof["peak_index"], proof["snodes"]) == ("op1", 1, 3)
     assert proof["swapped"] == [
@@ -55,9 +58,9 @@ def test_mismatches_of_two_compiles_are_two_findings(opened: Open) -> None:
         (0, "0/0", 2),
         (1, "0/1", 1),
     ]
-    assert " of 0/0 forward are wrong (2 times): peak " in first.title
-    assert " of 0/0 backward are wrong: peak " in second.title
-    assert first.proof[0].startswith("moving op1 ")
+    assert " of graph 0/0 forward are wrong (2 times): the peak is " in first.title
+    assert " of graph 0/0 backward are wrong: the peak is " in second.title
+    assert first.proof[0].startswith("After moving op1 ")
 
 
 def test_graphs_and_subgraphs_of_one_compile_have_mismatches_of_their_own(opened: Open) -> None:
@@ -67,7 +70,7 @@ def test_graphs_and_subgraphs_of_one_compile_have_mismatches_of_their_own(opened
     found = all_findings(opened(log))
     assert [one.graph for one in found] == [0, 0, 1, None]
     assert [one.evidence["subgraph"] for one in found] == [None, "true_graph_0", None, None]
-    assert " of 0/0 forward (true_graph_0) are wrong" in found[1].title
+    assert " of graph 0/0 forward (true_graph_0) are wrong" in found[1].title
     assert " of 0/0 are wrong" in found[3].title
 
 
@@ -87,8 +90,10 @@ def test_a_mismatch_of_an_older_log_names_the_peak_all_the_same(opened: Open) ->
         del payload[name]
     trace = opened(training(1).artifact("stepscope_recompute_mismatch", orjson.dumps(payload)))
     (finding,) = all_findings(trace)
-    assert finding.title.endswith("peak 1.1 kB (+100 B) at op1, 1 of 3")
-    assert finding.proof == ["moving op1 past op2; peak and candidate differ"]
+    assert finding.title.endswith(": the peak is 1.1 kB (+100 B) at op1, node 1 of 3")
+    assert finding.proof == [
+        "After moving op1 past op2, the figures for peak and candidate differ from a full recomputation."
+    ]
     detail = recompute_detail(trace, 0)
     assert detail is not None
     assert (detail.differs, detail.last_uses, detail.carried_alloc_bytes) == ([1], [], [])
@@ -98,4 +103,4 @@ def test_a_peak_that_the_budget_explains_is_no_error(opened: Open) -> None:
     record = recompute(is_explained=True, reasons=["peak"], reason_snode=["op1"], allowed_peak_bytes=1200)
     (finding,) = all_findings(opened(training(1).record(record)))
     assert finding.severity == "info"
-    assert finding.title.endswith("within the allowed peak budget: no error")
+    assert finding.title.endswith("within the allowed peak budget and no error")

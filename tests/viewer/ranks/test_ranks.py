@@ -172,7 +172,7 @@ def test_ranks_that_hold_the_same_parameters_are_no_stages(tmp_path: Path, share
     (finding,) = findings
     assert (states(found)["graphs"], finding.severity) == ("differ" if severity == "warning" else "stages", severity)
     if severity == "warning":
-        assert finding.proof == ["The first operation that differs is L_x_.sin() on rank 0, and L_x_.cos() on rank 1."]
+        assert finding.proof == ["The first operation that differs is L_x_.sin() on rank 0 and L_x_.cos() on rank 1."]
         assert finding.source == SourceLine("/node1/model.py", 33, "forward", "return x.sin()")
     else:
         assert (finding.proof, finding.source) == ([], None)

@@ -63,7 +63,7 @@ def describe_holders(held: Sequence[str]) -> str:
     """Return the holders of a storage as the end of a sentence; empty if they were not searched."""
     if len(held) == 1 and held[0].startswith(UNKNOWN):
         return f"; its holder was {held[0]}"
-    return f"; held by {', '.join(held)}" if held else ""
+    return f"; it is held by {', '.join(held)}" if held else ""
 
 
 class _Searches:

@@ -64,7 +64,7 @@ def _finding(
     title = title_of(death)
     if death.kind == "launch" and death.error is not None and known is not None and source is not None:
         operator = operator_that_raised(known.detail.site, named_cause(death.error.title) or "other")
-        title = f"{operator}{place(source)} raised {death.error.title}{_where(at)}"
+        title = f"{operator}{place(source)} raised {death.error.title},{_where(at)}"
     title += f", while it was compiling {within.name}" if within else ""
     return at.time_unix_ns or 0, Finding(
         kind="crash",
@@ -109,7 +109,7 @@ def title_of(death: Death) -> str:
     if death.kind == "device":
         return f"{death.device_error}{_where(at, 'at' if death.on_device else None)}{_flight(death.on_device)}"
     if death.kind == "launch":
-        return f"{death.error.title if death.error else 'An exception'}{_where(at)}"
+        return f"{death.error.title if death.error else 'An exception'},{_where(at)}"
     if death.kind == "after_end":
         behind = "" if at.step is None else f", after step {at.step}"
         return f"Process {pid} {death.how} after its recording had ended{behind}"
@@ -179,10 +179,10 @@ def proof_lines(facts: Mapping[str, Any]) -> list[str]:
     lines = [
         *tool[:1],
         *([inside] if inside else []),
-        *([f"raised in C++: {raised}: {' ← '.join(facts['cpp_stack'])}"] if raised else []),
-        *([f"it read {'; '.join(read)}"] if read else []),
-        *([f"launches in flight: {', '.join(_launch_text(row) for row in flight[:_MOST_NAMED])}"] if flight else []),
-        *([f"last finished launch: {_launch_text(row)}" for row in (facts.get("last_finished") or [])[:1]]),
+        *([f"The exception was raised in C++: {raised}: {' ← '.join(facts['cpp_stack'])}"] if raised else []),
+        *([f"The launch read {'; '.join(read)}"] if read else []),
+        *([f"Launches in flight: {', '.join(_launch_text(row) for row in flight[:_MOST_NAMED])}"] if flight else []),
+        *([f"Last finished launch: {_launch_text(row)}" for row in (facts.get("last_finished") or [])[:1]]),
     ]
     return lines[:MOST_PROOFS]
 

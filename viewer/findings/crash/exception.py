@@ -34,7 +34,7 @@ def _finding(group: Sequence[Death]) -> Finding:
     return Finding(
         kind="exception",
         severity="warning",
-        title=f"The program ended with {error.title}, {where}",
+        title=f"The program ended {where} with {error.title}",
         rule=rule_of(__doc__),
         evidence={
             "pid": death.run.pid,

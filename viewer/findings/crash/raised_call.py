@@ -140,5 +140,5 @@ def operator_that_raised(site: SiteRow, cause: str) -> str:
 
 
 def _proof(row: RaisedCallRow, callers: list[SourceLine]) -> list[str]:
-    lines = [f"the generated code stopped at {row.statement}"] if row.statement is not None else []
-    return lines + [f"it was called at {basename(one.file)}:{one.line}: {one.code}" for one in callers]
+    lines = [f"The generated code stopped at {row.statement}"] if row.statement is not None else []
+    return lines + [f"It was called at {basename(one.file)}:{one.line}: {one.code}" for one in callers]

@@ -242,11 +242,11 @@ def reach_sentence(found: Suspect) -> str | None:
     """Return whether the kernel's source accesses memory outside of the storages; None if nothing is known."""
     leaving = [one for one in found.reaches if one.leaves]
     if leaving:
-        return "according to its source, it " + "; ".join(_leaving(one) for one in leaving)
+        return "according to its source, the kernel " + "; ".join(_leaving(one) for one in leaving)
     by_values = [one for one in found.reaches if one.may_leave and one.held]
     unknown = [one for one in found.reaches if one.leaves is None and one not in by_values]
     if by_values:
-        said = [f"with the values of {' and '.join(one.held)}, it {_leaving(one)}" for one in by_values]
+        said = [f"with the values of {' and '.join(one.held)}, the kernel {_leaving(one)}" for one in by_values]
         return "according to its source, " + "; ".join([*said, *map(_unknown, unknown[:MOST_UNKNOWN])])
     if not unknown:
         return "according to its source, every index stays within its storage" if found.reaches else None
@@ -257,10 +257,10 @@ def reach_sentence(found: Suspect) -> str | None:
 
 def _leaving(one: Reach) -> str:
     assert one.room is not None
-    most = "" if one.is_exact else " at most"
+    most = "" if one.is_exact else "at most "
     return (
-        f"{one.does} {one.name} ({one.parameter}) at elements {one.first:,} to {one.last:,}{most}, "
-        f"and its storage has {one.room[0]:,} to {one.room[1]:,}"
+        f"{one.does} elements {one.first:,} to {most}{one.last:,} of {one.name} ({one.parameter}), "
+        f"whose storage has elements {one.room[0]:,} to {one.room[1]:,}"
     )
 
 

@@ -12,7 +12,7 @@ from stepscope.viewer.judged.rows import JudgedBufferRow
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import plural
 
-SUMMARY = "Compiled code agrees with float64, eager code does not: rounding, and no error of the compiler"
+SUMMARY = "Compiled code agrees with float64 and eager code does not: this is rounding, not a compiler error"
 TITLE_IS_MEASURED = True
 
 
@@ -26,20 +26,20 @@ def _finding(evidence: Evidence, group: list[JudgedBufferRow]) -> Timed:
     row = max(group, key=_eager_error)
     (site,) = site_rows(evidence.trace, [row.site])
     launches = len({(one.graph, one.site) for one in group})
-    compiled, eager = (_relative(value, row.float64) for value in (row.compiled, row.eager))
+    compiled, eager = _relative("to", row.compiled, row.float64), _relative("by", row.eager, row.float64)
     return row.time_unix_ns, Finding(
         kind="eager_rounding",
         severity="info",
         title=(
-            f"Compiled agrees with float64{compiled}, eager is off{eager}, in {plural(launches, 'launch')}: rounding,"
-            " not a compiler error"
+            f"Compiled code agrees with float64{compiled} and eager code is off{eager}, in {plural(launches, 'launch')}"
+            ": this is rounding, not a compiler error"
         ),
         rule=rule_of(__doc__),
         evidence={**evidence_of(evidence.trace, row), "launch_sites": launches},
         page=page_of(row),
         rank=evidence.rank_of(row.log),
         source=row.source or source_line(site),
-        proof=[three_values(row), f"recomputed: {row.fragment[-1]}" if row.fragment else "recomputed"],
+        proof=[three_values(row), *([f"The judge recomputed {row.fragment[-1]}"] if row.fragment else [])],
         links=links_of(row),
         argument=row.buffer,
         **attributes(row, "step", "graph", "launch", "kernel", "buffer", "log"),
@@ -52,8 +52,8 @@ def _eager_error(row: JudgedBufferRow) -> float:
     return abs(row.eager - row.float64) / (abs(row.float64) or 1.0)
 
 
-def _relative(value: float | None, reference: float | None) -> str:
+def _relative(word: str, value: float | None, reference: float | None) -> str:
     """Return the relative error of a value as text, or "" if it has none."""
     if value is None or not reference or value != value or abs(value) == float("inf"):
         return "" if value is not None and value == value else " (it is not finite)"
-    return f" by {abs(value - reference) / abs(reference):.1g}"
+    return f" {word} {abs(value - reference) / abs(reference):.1g}"

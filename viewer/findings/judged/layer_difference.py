@@ -100,7 +100,9 @@ def _rounding(row: LayerCheckRow, worst: dict[str, Any]) -> str:
     ours, theirs = worst.get("after_error"), worst.get("before_error")
     off = f"is off by {theirs:.0e}" if isinstance(worst.get("before"), float) and theirs else "is not finite"
     agrees = f" to {ours:.0e}" if ours else ""
-    return f"{_subject(row)} agrees with float64{agrees}, {row.before} {off}: rounding, not a compiler error"
+    return (
+        f"{_subject(row)} agrees with float64{agrees}, and {row.before} {off}: this is rounding, not a compiler error"
+    )
 
 
 def _values(worst: dict[str, Any], row: LayerCheckRow) -> str:
@@ -123,16 +125,16 @@ def _layer(row: LayerCheckRow) -> str:
     """Return the layer in which the difference appears, with the first nodes that it changed."""
     step = row.culprit
     if step is None:
-        return "the layers agree with each other" if row.layers else ""
+        return "The layers agree with each other." if row.layers else ""
     changed = [line for line in row.nodes if line[:1] in "+-" and line[:3] not in ("+++", "---")][:2]
-    nodes = f"; it changed {' and '.join(changed)}" if changed else ""
+    nodes = f"; this layer changed {' and '.join(changed)}" if changed else ""
     removes = [f"{trial['name']}={trial['value']}" for trial in row.settings if trial["verdict"] == "removes"]
-    gone = f"; it is gone with {' or with '.join(removes)}" if removes else ""
-    return f"it appears between {LAYERS[step['before']]} and {LAYERS[step['after']]}{gone}{nodes}"
+    gone = f"; it disappears with {' or with '.join(removes)}" if removes else ""
+    return f"The difference appears between {LAYERS[step['before']]} and {LAYERS[step['after']]}{gone}{nodes}"
 
 
 def _trial(trial: dict[str, Any]) -> str:
-    how = {"removes": "it is gone", "stays": "it stays"}.get(trial["verdict"], f"not compared, {trial['text']}")
+    how = {"removes": "it disappears", "stays": "it remains"}.get(trial["verdict"], f"not compared, {trial['text']}")
     return f"{trial['name']}={trial['value']}: {how}"
 
 

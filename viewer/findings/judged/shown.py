@@ -30,12 +30,14 @@ def how_many(row: JudgedBufferRow) -> str:
     total = 1
     for size in row.size:
         total *= size
-    return f"{row.bad:,} of {total:,} elements"
+    return f"{row.bad:,} of {total:,} elements {'is' if row.bad == 1 else 'are'} wrong"
 
 
 def of_limit(row: JudgedBufferRow) -> str:
     """Return how far an error is from the limit."""
-    return "no error is allowed there" if row.of_limit is None else f"{row.of_limit:.3g} times the limit"
+    return (
+        "where no error is allowed" if row.of_limit is None else f"by up to {row.of_limit:.3g} times the allowed error"
+    )
 
 
 def evidence_of(trace: Trace, row: JudgedBufferRow) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def _finding(evidence: Evidence, group: list[JudgedBufferRow]) -> Timed:
     return min(one.time_unix_ns for one in group), Finding(
         kind="wrong_kernel",
         severity="critical",
-        title=f"{who} computes {buffer}{others} wrong: {how_many(row)}, {of_limit(row)}",
+        title=f"{who} computes wrong values of {buffer}{others}: {how_many(row)}, {of_limit(row)}",
         rule=rule_of(__doc__),
         evidence={
             **evidence_of(trace, row),
@@ -58,7 +58,10 @@ def _finding(evidence: Evidence, group: list[JudgedBufferRow]) -> Timed:
         page=page_of(row),
         rank=evidence.rank_of(row.log),
         source=row.source or source_line(site),
-        proof=[three_values(row), f"recomputed from {', '.join(row.inputs[:6]) or 'no input'}: {row.fragment[-1]}"],
+        proof=[
+            three_values(row),
+            f"The judge recomputed it from {', '.join(row.inputs[:6]) or 'no input'}: {row.fragment[-1]}",
+        ],
         links=links_of(row),
         argument=row.buffer,
         **attributes(row, "step", "graph", "launch", "kernel", "buffer", "log"),

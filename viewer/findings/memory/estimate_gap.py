@@ -26,6 +26,7 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _finding(trace: Trace, gap: EstimateGap) -> Timed:
+    graph = gap.label.removeprefix("graph ")
     moment, largest = moment_of(trace, gap.call), gap.buffers[0] if gap.buffers else None
     share = 100 * gap.gap_bytes / gap.estimated.peak_bytes if gap.estimated.peak_bytes else None
     over = f"{share:.0f} % " if share is not None else ""
@@ -33,8 +34,8 @@ def _finding(trace: Trace, gap: EstimateGap) -> Timed:
         kind="estimate_gap",
         severity="info",
         title=(
-            f"{gap.label} takes {format_bytes(gap.measured.peak_bytes)} at its peak, {over}over the scheduler's "
-            f"estimate of {format_bytes(gap.estimated.peak_bytes)}"
+            f"Graph {graph} takes {format_bytes(gap.measured.peak_bytes)} at its peak, {over}more "
+            f"than the scheduler's estimate of {format_bytes(gap.estimated.peak_bytes)}"
         ),
         proof=[_proof(largest)] if largest else [],
         rule=rule_of(__doc__),
@@ -63,6 +64,6 @@ def _finding(trace: Trace, gap: EstimateGap) -> Timed:
 
 def _proof(buffer: GapBuffer) -> str:
     return (
-        f"most of it is {buffer.name}: {buffer.why} "
-        f"({format_bytes(buffer.measured_bytes)} measured, {format_bytes(buffer.expected_bytes)} estimated)"
+        f"The largest part of the difference is {buffer.name}: {buffer.why} "
+        f"({format_bytes(buffer.measured_bytes)} measured, {format_bytes(buffer.expected_bytes)} estimated)."
     )

@@ -30,13 +30,13 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
 )
 from stepscope.viewer.findings.memory.unused_saved import of_unused_saved
-from stepscope.viewer.memory.queries.graph_index import label_of
+from stepscope.viewer.memory.queries.graph_index import named_graph
 from stepscope.viewer.memory.queries.growth import freed_late, growth, leak_of
 from stepscope.viewer.memory.queries.leak_rows import GrowthRow
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.overview.rows import Finding, ProofLink, Severity
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import basename, format_bytes, plural
+from stepscope.viewer.text.formats import basename, format_bytes, holder_text, plural
 
 SUMMARY = "Memory grows from step to step"
 TITLE_IS_MEASURED = True
@@ -45,8 +45,8 @@ _LAST = 2**62
 LEAST_BYTES, WARNED_BYTES, MUCH_BYTES, WARNED_SHARE = 4 << 10, 64 << 10, 1 << 20, 0.01
 """Bytes per step of all buffers with the same holders, and the share of the peak."""
 _COLLECTED = {
-    True: "; a garbage collection frees them, so a reference cycle holds them",
-    False: "; a garbage collection does not free them",
+    True: "; a garbage collection freed them, so a reference cycle held them",
+    False: "; a garbage collection did not free them",
     None: "",
 }
 
@@ -79,8 +79,8 @@ def _severity(bytes_per_step: int, peak_bytes: int) -> Severity:
 
 
 def _names(trace: Trace, rows: Sequence[GrowthRow]) -> str:
-    """Return names like ``buf2, buf0 of 0/0 forward``; with several graphs each buffer has its own."""
-    labels = {row.graph: label_of(trace, row.graph) for row in rows}
+    """Return names like ``buf2 and buf0 of graph 0/0 forward``; with several graphs each buffer has its own."""
+    labels = {row.graph: named_graph(trace, row.graph) for row in rows}
     if len(labels) == 1:
         return f"{names_text([row.buffer for row in rows])} of {labels[rows[0].graph]}"
     return names_text([f"{row.buffer} of {labels[row.graph]}" for row in rows])
@@ -146,9 +146,9 @@ def _title(trace: Trace, rows: Sequence[GrowthRow]) -> str:
     grows, buffers = format_bytes(_per_step(rows)), f"{_names(trace, rows)}{_made_at(rows)}"
     holder = rows[0].holders[0] if rows[0].holders else None
     if len(rows) > 1:
-        held = f" and are held by {holder}" if holder else ""
+        held = f" and are held by {holder_text(holder)}" if holder else ""
         return f"Memory grows by {grows} per step: {buffers} stay alive after each step{held}"
-    held = f" and is held by {holder}" if holder else ""
+    held = f" and is held by {holder_text(holder)}" if holder else ""
     return f"Memory grows by {grows} per step: {buffers} stays alive after each step{held}"
 
 
@@ -161,7 +161,7 @@ def _made_at(rows: Sequence[GrowthRow]) -> str:
 def _proof(rows: Sequence[GrowthRow], steps: int) -> str:
     row, storages = rows[0], sum(row.storages for row in rows)
     return (
-        f"{plural(storages, 'storage')} of steps {row.steps[-steps]} to {row.steps[-1]} were still alive at the end, "
+        f"At the end, {plural(storages, 'storage')} of steps {row.steps[-steps]} to {row.steps[-1]} were still alive, "
         f"{format_bytes(sum(row.storage_bytes for row in rows))} together{_COLLECTED[row.freed_by_collection]}"
     )
 

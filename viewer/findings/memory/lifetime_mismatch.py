@@ -29,13 +29,13 @@ from stepscope.viewer.findings.evidence import (
     times,
 )
 from stepscope.viewer.graphs.queries.hidden_aliases import hidden_aliases
-from stepscope.viewer.memory.queries.graph_index import graph_index, label_of, launches_of, moment_of, sites_using
+from stepscope.viewer.memory.queries.graph_index import graph_index, launches_of, moment_of, named_graph, sites_using
 from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, check_mismatches
 from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
 from stepscope.viewer.memory.rows import LifetimeMismatchRow
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import format_bytes, nth
+from stepscope.viewer.text.formats import capitalized, format_bytes, holder_text, nth
 
 SUMMARY = "A buffer lived longer or shorter than expected"
 TITLE_IS_MEASURED = True
@@ -104,8 +104,8 @@ def _finding(trace: Trace, leak: Leak[LifetimeMismatchRow], checks: Sequence[Che
         kind="lifetime_mismatch",
         severity="critical" if readers else "warning",
         title=(
-            f"{_buffers(firsts)} of {label_of(trace, first.graph)} {_what(firsts)}{times(calls)}"
-            f"{_holders(first)}{_read(readers)}"
+            f"{_buffers(firsts)} of {named_graph(trace, first.graph)} {_what(firsts)}{times(calls)}"
+            f"{_holders(firsts)}{_read(readers)}"
         ),
         proof=[_places(firsts)],
         links=_links(trace, first),
@@ -126,12 +126,12 @@ def _of_check(evidence: Evidence, leak: Leak[CheckMismatchRow]) -> Timed:
     moment = moment_of(trace, first.call)
     if first.call is None:
         moment = replace(moment, rank=evidence.rank_of(first.log))
-    graph = f" of {label_of(trace, first.graph)}" if first.graph is not None else ""
+    graph = f" of {named_graph(trace, first.graph)}" if first.graph is not None else ""
     call = f"?call={first.call}" if first.call is not None else ""
     return moment.time_unix_ns, Finding(
         kind="lifetime_mismatch",
         severity="warning",
-        title=f"{_buffers(firsts)}{graph} {_what(firsts)}{times(often)}: {_told(firsts)}{_holders(first)}",
+        title=f"{_buffers(firsts)}{graph} {_what(firsts)}{times(often)}: {_told(firsts)}{_holders(firsts)}",
         rule=rule_of(__doc__),
         evidence={
             "kind": first.kind,
@@ -168,14 +168,17 @@ def _what(rows: Sequence[Row]) -> str:
 
 def _places(rows: Sequence[LifetimeMismatchRow]) -> str:
     """Return the expected and the actual position, as far as they are the same for all rows."""
-    both = ({_expected(row) for row in rows}, {_actual(row) for row in rows})
-    return ", ".join(texts.pop() for texts in both if len(texts) == 1) or "each at a different position"
+    expected, actual = {_expected(row) for row in rows}, {_actual(row) for row in rows}
+    verb = "were" if len(rows) > 1 else "was"
+    subject = "they" if len(rows) > 1 else "it"
+    told = [f"{subject} {verb} {texts.pop()}" for texts in (expected, actual) if len(texts) == 1]
+    return f"{capitalized(', but '.join(told))}." if told else "Each of them is at a different position."
 
 
 def _told(rows: Sequence[CheckMismatchRow]) -> str:
     places = [f"{PurePath(row.file).name}:{row.line}" for row in rows]
     if len(rows) > 1:
-        return f"found by checks at {names_text(list(dict.fromkeys(places)))}"
+        return f"the checks at {names_text(list(dict.fromkeys(places)))} found it"
     final = ", of the final step," if rows[0].is_final_step else ""
     after = f" after {rows[0].kernel}" if rows[0].kernel is not None else ""
     return f"the check at {places[0]}{after}{final} {_TOLD.get(rows[0].kind, '')}"
@@ -197,13 +200,13 @@ def _readers(trace: Trace, row: LifetimeMismatchRow) -> list[str]:
 def _expected(row: LifetimeMismatchRow) -> str:
     verb = "to be freed" if row.kind.endswith("death") else "to be allocated"
     if row.expected is None:
-        return "expected to outlive the call" if row.kind.endswith("death") else "not scheduled"
+        return "expected to outlive the call" if row.kind.endswith("death") else "not in the schedule"
     return f"expected {verb} {_place(row.kind, row.expected, row.expected_kernel, row.expected_snode)}"
 
 
 def _actual(row: LifetimeMismatchRow) -> str:
     if row.actual is None:
-        return "alive after the call" if row.kind.endswith("death") else "never allocated"
+        return "still alive after the call" if row.kind.endswith("death") else "never allocated"
     verb = "freed" if row.kind.endswith("death") else "allocated"
     return f"{verb} {_place(row.kind, row.actual, row.actual_kernel, row.actual_snode)}"
 
@@ -216,10 +219,13 @@ def _place(kind: str, position: int, kernel: str | None, snode: str | None) -> s
     return f"{word} {name}" + (f" ({snode})" if snode else "")
 
 
-def _holders(row: Row) -> str:
-    if not row.holders:
+def _holders(rows: Sequence[Row]) -> str:
+    if not rows[0].holders:
         return ""
-    return f"; {'its holder was' if row.holders[0].startswith('not found') else 'held by'} {row.holders[0]}"
+    holder = rows[0].holders[0]
+    if holder.startswith("not found"):
+        return f"; its holder was {holder}"
+    return f"; {'they are' if len(rows) > 1 else 'it is'} held by {holder_text(holder)}"
 
 
 def _read(readers: list[str]) -> str:

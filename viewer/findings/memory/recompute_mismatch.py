@@ -15,7 +15,7 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
     times,
 )
-from stepscope.viewer.memory.queries.graph_index import label_of
+from stepscope.viewer.memory.queries.graph_index import named_graph
 from stepscope.viewer.memory.queries.recompute import RecomputeRow, recompute_mismatches
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
@@ -36,7 +36,7 @@ def find(evidence: Evidence) -> list[Timed]:
 
 def _finding(trace: Trace, group: list[RecomputeRow]) -> Timed:
     first = group[0]
-    explained = ", within the allowed peak budget: no error" if first.is_explained else ""
+    explained = ", which is within the allowed peak budget and no error" if first.is_explained else ""
     return first.time_unix_ns or 0, Finding(
         kind="recompute_mismatch",
         severity="info" if first.is_explained else "warning",
@@ -44,7 +44,7 @@ def _finding(trace: Trace, group: list[RecomputeRow]) -> Timed:
             f"The memory figures of {first.pass_name}{_where(trace, first)} are wrong{times(len(group))}: "
             f"{_peak(first)}{explained}"
         ),
-        proof=[f"{_moving(first)}; {_differing(first.reasons)}"],
+        proof=[f"After {_moving(first)}, {_differing(first.reasons)} from a full recomputation."],
         rule=rule_of(__doc__),
         evidence={
             "mismatches": len(group),
@@ -64,7 +64,7 @@ def _finding(trace: Trace, group: list[RecomputeRow]) -> Timed:
 
 
 def _where(trace: Trace, row: RecomputeRow) -> str:
-    label = label_of(trace, row.graph) if row.graph is not None else row.compile_id
+    label = named_graph(trace, row.graph) if row.graph is not None else row.compile_id
     part = f" ({row.subgraph})" if row.subgraph is not None else ""
     return f" of {label}{part}" if label is not None else part
 
@@ -78,9 +78,9 @@ def _moving(row: RecomputeRow) -> str:
 
 
 def _differing(reasons: list[str]) -> str:
-    """Return text like ``peak and candidate differ``."""
+    """Return text like ``the figures for peak and candidate differ``."""
     names = " and ".join(part for part in (", ".join(reasons[:-1]), *reasons[-1:]) if part)
-    return f"{names or 'figures'} {'differs' if len(reasons) == 1 else 'differ'}"
+    return f"the figures for {names} differ" if names else "the figures differ"
 
 
 def _in_brackets(operators: list[str]) -> str:
@@ -90,6 +90,6 @@ def _in_brackets(operators: list[str]) -> str:
 def _peak(row: RecomputeRow) -> str:
     """Return text like ``peak 131.1 kB (+16.4 kB) at op14, 13 of 16``, with positions from 0."""
     change = row.peak_after_bytes - row.peak_before_bytes
-    place = f" at {row.peak_snode}, {row.peak_snodes[0]} of {row.snodes}" if row.peak_snodes else ""
+    place = f" at {row.peak_snode}, node {row.peak_snodes[0]} of {row.snodes}" if row.peak_snodes else ""
     sign = "-" if change < 0 else "+"
-    return f"peak {format_bytes(row.peak_after_bytes)} ({sign}{format_bytes(abs(change))}){place}"
+    return f"the peak is {format_bytes(row.peak_after_bytes)} ({sign}{format_bytes(abs(change))}){place}"

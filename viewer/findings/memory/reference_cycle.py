@@ -23,10 +23,10 @@ from stepscope.viewer.findings.evidence import (
 )
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.memory.queries.garbage import CollectedBuffer, collected_buffers
-from stepscope.viewer.memory.queries.graph_index import label_of
+from stepscope.viewer.memory.queries.graph_index import named_graph
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.text.formats import format_bytes, plural
+from stepscope.viewer.text.formats import format_bytes, holder_text, plural
 
 SUMMARY = "Memory waits for the garbage collector"
 TITLE_IS_MEASURED = True
@@ -48,9 +48,9 @@ def find(evidence: Evidence) -> list[Timed]:
 def _finding(evidence: Evidence, buffers: Sequence[CollectedBuffer], peak_bytes: int) -> Finding:
     first = buffers[0]
     most = max(one.most_bytes for one in buffers)
-    names = f"{names_text([one.buffer for one in buffers])} of {label_of(evidence.trace, first.graph)}"
+    names = f"{names_text([one.buffer for one in buffers])} of {named_graph(evidence.trace, first.graph)}"
     holders = list(dict.fromkeys(holder for one in buffers for holder in one.holders))
-    held = f" through {holders[0]}" if holders else ""
+    held = f" through {holder_text(holders[0])}" if holders else ""
     made = [open_launch(first.launch)] if first.launch is not None else []
     links = [*made, *open_buffer(evidence.trace, first.graph, first.buffer)]
     return Finding(
@@ -59,8 +59,8 @@ def _finding(evidence: Evidence, buffers: Sequence[CollectedBuffer], peak_bytes:
         title=f"Up to {format_bytes(most)} wait for the garbage collector: a reference cycle{held} keeps"
         f" {names}{place(first.source)}",
         proof=[
-            f"{plural(sum(one.storages for one in buffers), 'storage')} of {plural(first.steps, 'step')} died in"
-            f" {plural(first.collections, 'garbage collection')},"
+            f"{plural(sum(one.storages for one in buffers), 'storage')} of {plural(first.steps, 'step')} were freed"
+            f" only by {plural(first.collections, 'garbage collection')},"
             f" {format_bytes(sum(one.storage_bytes for one in buffers))} together"
         ],
         links=links,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from stepscope.viewer.findings.evidence import names_text
-from stepscope.viewer.memory.queries.graph_index import graph_index, label_of
+from stepscope.viewer.memory.queries.graph_index import graph_index, named_graph
 from stepscope.viewer.memory.queries.unused_saved import PiledUp, piled_up
 from stepscope.viewer.overview.rows import Finding, Severity
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import format_bytes
+from stepscope.viewer.text.formats import capitalized, format_bytes
 
 LEAST_BYTES, LEAST_SHARE, WARNED_BYTES, WARNED_SHARE = 256 << 10, 0.1, 1 << 20, 0.5
 """Bytes that are told, and that are worth a warning, and their share of the peak of the run."""
@@ -30,8 +30,8 @@ def _finding(trace: Trace, one: PiledUp, peak_bytes: int, rank: int | None, rule
     return Finding(
         kind="growth",
         severity=severity,
-        title=f"{one.calls:,} calls in a row of {label_of(trace, one.graph)} together kept {size} for a backward pass"
-        " that did not come",
+        title=f"{capitalized(named_graph(trace, one.graph))} kept {size} of {one.calls:,} consecutive calls for a"
+        " backward pass that did not run",
         rule=rule,
         evidence={
             "storage_bytes": one.storage_bytes,
@@ -44,9 +44,9 @@ def _finding(trace: Trace, one: PiledUp, peak_bytes: int, rank: int | None, rule
         },
         proof=[
             f"This is {of_peak} the peak of the run; {names_text(one.buffers)} of steps {one.first_step} to"
-            f" {one.last_step} stayed alive together",
-            "Calls under torch.no_grad() keep none of it, nor does a loss that is summed up as loss.item() or"
-            " loss.detach()",
+            f" {one.last_step} stayed alive together.",
+            "Calls under torch.no_grad() keep none of it, and neither does a loss that is summed up as loss.item() or"
+            " loss.detach().",
         ],
         page=f"/graphs/{one.graph}/memory",
         rank=rank,

@@ -24,7 +24,7 @@ WHAT = {
     "graphs": "graphs",
     "tensors": "tensor shapes",
     "caches": "cache decisions",
-    "times": "time per compile",
+    "times": "compile times",
 }
 _HANGS = ("order", "size", "group")
 
@@ -45,7 +45,7 @@ def _finding(evidence: Evidence, row: AspectRow, first: FirstDifference) -> Find
     operation = _operation(evidence, row, first)
     (ours, theirs), source = operation if operation else (("", ""), None)
     on = first.left_rank, first.right_rank
-    told = f"The first operation that differs is {ours} on rank {on[0]}, and {theirs} on rank {on[1]}."
+    told = f"The first operation that differs is {ours} on rank {on[0]} and {theirs} on rank {on[1]}."
     return Finding(
         kind="rank_divergence",
         severity=severity(row, first),
@@ -89,7 +89,12 @@ def severity(row: AspectRow, first: FirstDifference) -> Severity:
 
 
 def title(row: AspectRow, first: FirstDifference) -> str:
-    groups = "; ".join(group.name for group in row.groups)
+    names = [" and ".join(group.name.rsplit(", ", 1)) for group in row.groups]
     if row.state == "stages":
-        return f"Ranks compile different programs, as stages of a pipeline do ({groups}): {WHAT[row.aspect]} differ"
-    return f"Ranks differ in {WHAT[row.aspect]} ({groups}): {first.text}"
+        groups = "; ".join(names)
+        programs = "Ranks compile different programs, as the stages of a pipeline do"
+        return f"{programs} ({groups}): their {WHAT[row.aspect]} differ"
+    *others, last = [f"those of {name}" for name in names[1:]]
+    if others:
+        return f"The {WHAT[row.aspect]} of {names[0]}, {', '.join(others)} and {last} differ: {first.text}"
+    return f"The {WHAT[row.aspect]} of {names[0]} differ from {last}: {first.text}"

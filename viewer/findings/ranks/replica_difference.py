@@ -91,7 +91,7 @@ def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], alike: 
 
 def _reasons(team: Team, alike: int) -> list[str]:
     if team.are_buffers:
-        return ["DistributedDataParallel is told not to broadcast buffers, so that each rank evaluates with its own"]
+        return ["DistributedDataParallel is told not to broadcast buffers, so that each rank evaluates with its own."]
     others = f"{plural(alike, 'other parameter')} of the graph {'change' if alike > 1 else 'changes'} in training"
     return [f"{others} and {'stay' if alike > 1 else 'stays'} equal on all ranks: gradients are averaged"] * (alike > 0)
 
@@ -99,10 +99,10 @@ def _reasons(team: Team, alike: int) -> list[str]:
 def _title(what: str, odd: list[int], count: int, is_split: bool, here: Replica) -> str:
     """Return what differs, on which of `count` ranks, and since when; `odd` ranks are those without the usual value."""
     ranks = f"rank{'s' if len(odd) > 1 else ''} {names_text([*map(str, odd)])}"
-    where = f"has other values on {ranks} than on the other {count - len(odd)} ranks"
+    where = f"has different values on {ranks} than on the other {count - len(odd)} ranks"
     if not is_split:
         where = f"has different values on {count} ranks"
-    since = "; before, the ranks were equal" if here.was_equal else ", the first step that was compared"
+    since = "; it was equal on all ranks before" if here.was_equal else ", which is the first step that was compared"
     return f"{what} {where} from step {here.step} on{since}"
 
 

@@ -305,3 +305,9 @@ def label_of(trace: Trace, graph: int) -> str:
     """Return the label of a graph, such as ``0/0 forward``."""
     row = sql.row(trace, "SELECT compile_id, phase FROM graphs WHERE graph = ?", [graph])
     return graph_label(graph, *(row or (None, None)))
+
+
+def named_graph(trace: Trace, graph: int) -> str:
+    """Return a graph as sentences name it, such as ``graph 0/0 forward``."""
+    label = label_of(trace, graph)
+    return label if label.startswith("graph ") else f"graph {label}"

@@ -285,8 +285,8 @@ class _Aspects:
             right_rank=row.slowest_rank, left_index=at, right_index=at, left_items=len(order), right_items=len(order),
             left_text=format_ns(row.fastest_ns), right_text=format_ns(row.slowest_ns), compile_id=row.compile_id,
             kind="slow",
-            text=f"{row.compile_id}: rank {row.slowest_rank} took {format_ns(row.slowest_ns)}, rank {row.fastest_rank}"
-            f" {format_ns(row.fastest_ns)}",
+            text=f"compile {row.compile_id} took {format_ns(row.slowest_ns)} on rank {row.slowest_rank} and"
+            f" {format_ns(row.fastest_ns)} on rank {row.fastest_rank}",
             page=difference_page("times", row.fastest_log, row.slowest_log),
         )  # fmt: skip
         found = [RankGroup(logs, rank_names([self.names[log] for log in logs]), len(late)) for logs in groups if logs]
@@ -317,13 +317,13 @@ def _difference_text(basis: Basis, first: FirstDifference, inside: str | None) -
         inside = first.compile_id
     where = f"{_THINGS[basis]} {first.left_index + 1:,}{f' in {inside}' if inside else ''}"
     if texts[0] == texts[1]:
-        return f"{where}: {texts[0]} of rank {ranks[0]} and of rank {ranks[1]} differ"
+        return f"{where}: the {texts[0]} of rank {ranks[0]} and that of rank {ranks[1]} differ"
     counts = first.left_items, first.right_items
     sides = [
         f"rank {rank} has {text or ('no more' if count else 'none')}"
         for rank, text, count in zip(ranks, texts, counts, strict=True)
     ]
-    return f"{where}: {', '.join(sides)}"
+    return f"{where}: {', and '.join(sides)}"
 
 
 def rank_names(ranks: Sequence[int | None]) -> str:

@@ -77,7 +77,7 @@ def test_asked_to_it_raises_at_the_end_for_what_the_last_launch_leaves(tmp_path:
     with no_reuse(), pytest.raises(LifetimeError) as caught:
         record(tmp_path, lambda: torch.compile(last)(torch.ones(8, 8)), lifetimes="assert")
     assert "buf0 (256 bytes) should have been freed after launch 1 (" in str(caught.value)
-    assert f"is still alive at the end of the call; held by list of 1 in {KEPT}" in str(caught.value)
+    assert f"is still alive at the end of the call; it is held by list of 1 in {KEPT}" in str(caught.value)
 
 
 @pytest.mark.parametrize("checks", [None, "log"])
