@@ -34,6 +34,7 @@ from stepscope.tracer.runtime.call_sites import CallSites
 from stepscope.tracer.runtime.calls import GraphCall, recorded_calls_of_this_thread
 from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls, forget_parent_devices
 from stepscope.tracer.runtime.device.marks import DeviceMarks
+from stepscope.tracer.runtime.gap_lines import GapLines
 from stepscope.tracer.runtime.lifetimes import lifecycle_checks
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
 from stepscope.tracer.runtime.outbox import Outbox
@@ -70,9 +71,8 @@ class Recorder(ContextDecorator):
 
     def _begin(self) -> None:
         self._log = RunLog(self.config.directory, environment_number("RANK"), self._opening, self._on_log_failed)
-        self.describe_launch = self._log.describe_launch
         self._problems = Problems(self.write)
-        self.skipped = self._problems.skipped
+        self.describe_launch, self.skipped = self._log.describe_launch, self._problems.skipped
         self.ring, self.marks = self._new_ring()
         self._outbox = Outbox(self, self.config, self.ring)
         self.timer = self._outbox.timer
@@ -82,8 +82,8 @@ class Recorder(ContextDecorator):
         self._hook: WrapperHook | None = None
         self._plain = PlainGraphs(self, lambda: next(self._graph_numbers), checks_of(self.config, self))
         self.profiler = StepProfiler(self, self.config.profile, compat.profiler_is_on)
-        self._frozen = FrozenWeights(self)
-        self._parts = self._plain, self._whole_calls, FailedCompiles(self), DataWaits(self), self.profiler, self._frozen
+        self._frozen, self._lines, hooks = FrozenWeights(self), GapLines(self), (FailedCompiles(self), DataWaits(self))
+        self._parts = (*hooks, self._plain, self._whole_calls, self.profiler, self._frozen, self._lines)
         self._optimizers = OptimizerSteps(self.write, self._on_optimizer, self.failed)
         self._process_exit = ProcessExit(
             self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead
@@ -224,6 +224,7 @@ class Recorder(ContextDecorator):
         if not self.cuda_graphs.is_capturing():  # reading a gradient would break the capture
             self._optimizers.gradients.look(phase)
         self._frozen.look()
+        self._lines.enter(phase)
         return self.profiler.at_step(self._steps.on_call(frame, phase))
 
     def finish(self, call: GraphCall) -> None:
@@ -233,6 +234,7 @@ class Recorder(ContextDecorator):
             if self._outbox.add_call(call):
                 self.flush()
             self._outbox.overhead.add_call(call)
+        self._lines.leave(call)
 
     def values_now(self, call: GraphCall) -> None:
         with self._lock:
@@ -273,8 +275,7 @@ class Recorder(ContextDecorator):
 
         atexit.register(self._stop, "exit")
         self._process_exit.attach()
-        reason = private_names.unsupported_version(torch.__version__)
-        if reason:
+        if reason := private_names.unsupported_version(torch.__version__):
             self.skipped(Skipped("everything", reason))
             return
         if (warning := private_names.untested_version(torch.__version__)) is not None:
@@ -346,6 +347,7 @@ class Recorder(ContextDecorator):
         if (self._log.has_begun or self._outbox.pending) and self._lock.acquire(timeout=LONGEST_WAIT_S):
             try:
                 self.guarded("unfinished calls", self._outbox.end_calls)
+                self.guarded("sampled lines", self._lines.write)
                 self.flush()
                 self._write_overhead()
                 self.write(End(reason, time.perf_counter_ns()))
@@ -378,9 +380,8 @@ class Recorder(ContextDecorator):
         self.saver.after_fork(tensors_folder(self._log.writer.target))
         self.judge.after_fork()
         self.called = CallSites(self.write).look
-        self._optimizers.gradients.after_fork()
-        self._frozen.after_fork()
-        self.red_zones.after_fork()
+        for part in (self._optimizers.gradients, self._frozen, self._lines, self.red_zones):
+            part.after_fork()
         self._problems.forget()
 
     def _on_structured(self, data: bytes, metadata: dict[str, Any], payload: str | None) -> None:

@@ -170,7 +170,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "failing": (failing, "run compile_error failed_node end"),
     "raising": (raising, "run raised_call failed_node calls_in_backward collections end"),
-    "waiting": (waiting, "run graph call_site launches call_gaps data_wait end"),
+    "waiting": (waiting, "run graph call_site launches call_gaps data_wait sampled_lines line_samples end"),
     "optimizing": (optimizing, "run graph launches step_marks optimizer_step kept_gradients lost_updates end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "straying": (straying, "run graph launches red_zone_write end"),

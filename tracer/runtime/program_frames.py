@@ -32,7 +32,7 @@ def calling_frame(frame: FrameType) -> FrameType | None:
     """Return the frame of the program that calls the generated code which runs in `frame`, or None."""
     generated = frame.f_code.co_filename
     found = program_frame(frame.f_back)
-    while found is not None and (_is_ours(found.f_code.co_filename) or found.f_code.co_filename == generated
+    while found is not None and (is_ours(found.f_code.co_filename) or found.f_code.co_filename == generated
                                  or is_compiled(found.f_code)):  # fmt: skip
         found = program_frame(found.f_back)
     return found if found is not None and not is_script(found) else None
@@ -51,5 +51,6 @@ def _is_installed(file: str) -> bool:
 
 
 @cache
-def _is_ours(file: str) -> bool:
+def is_ours(file: str) -> bool:
+    """Return whether a file belongs to the recorder."""
     return file.startswith(_OURS)

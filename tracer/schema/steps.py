@@ -132,3 +132,33 @@ class CallSite(Record):
     line: int
     function: str
     code: str
+
+
+@dataclass(frozen=True)
+class SampledLines(Record):
+    """The lines of the program that were seen to run between calls of graphs, from the outermost frame to the innermost
+    one, without those of installed packages. Each such stack is recorded once."""
+
+    KIND: ClassVar[str] = "sampled_lines"
+    TABLE: ClassVar[str | None] = "sampled_lines"
+
+    place: int
+    """The number of the stack in its log."""
+    files: list[str]
+    lines: list[int]
+    functions: list[str]
+    code: list[str]
+
+
+@dataclass(frozen=True)
+class LineSamples(Record):
+    """When the thread that calls graphs was seen to run which lines between the calls, as columns. Samples are taken
+    only once several long gaps between calls were seen."""
+
+    KIND: ClassVar[str] = "line_samples"
+    TABLE: ClassVar[str | None] = "line_samples"
+
+    thread: list[int]
+    ns: list[int]
+    place: list[int]
+    """The number of the stack of lines."""

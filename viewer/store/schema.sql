@@ -187,6 +187,12 @@ CREATE TABLE lost_updates (          -- optimizers whose steps left most element
 CREATE TABLE call_sites (            -- lines of the program that call graphs
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR
 );
+CREATE TABLE sampled_lines (         -- stacks of the program's lines between calls, JSON lists, the outermost one first
+    log BIGINT, time_unix_ns BIGINT, place BIGINT, files VARCHAR, lines VARCHAR, functions VARCHAR, code VARCHAR
+);
+CREATE TABLE line_samples (
+    log BIGINT, time_unix_ns BIGINT, thread VARCHAR, ns VARCHAR, place VARCHAR   -- JSON lists
+);
 CREATE TABLE profiled_operators (    -- what PyTorch's profiler saw in the steps of --profile
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,
     name VARCHAR,

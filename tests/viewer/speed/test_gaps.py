@@ -8,7 +8,7 @@ from typing import Any
 
 from stepscope.tracer.schema.launches import CallGaps, Calls, Launches
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import CallSite, DataWait, OptimizerStep, StepMarks, Steps
+from stepscope.tracer.schema.steps import CallSite, DataWait, LineSamples, OptimizerStep, SampledLines, StepMarks, Steps
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.queries.runs import list_steps
 from stepscope.viewer.overview.rows import Finding
@@ -190,3 +190,52 @@ def test_a_frame_that_reached_the_limit_tells_what_it_takes_since(opened: Open) 
     )
     assert limited(8) == [told]
     assert limited(1) == []
+
+
+def sampled(log: LogBuilder, *places: tuple[int, int]) -> LogBuilder:
+    """Add samples of stacks of two lines, from a place (ms) of each step of 20 ms on: its line, and how many."""
+    log.record(SampledLines(0, ["/src/train.py"], [4], ["<module>"], ["zero()"]))
+    for number, (line, _) in enumerate(places, 1):
+        files = ["/src/train.py", "/src/text.py"]
+        log.record(
+            SampledLines(number, files, [5, line], ["<module>", "tokenize"], ["batch = tokenize(x)", f"l{line}"])
+        )
+    for step in range(10):
+        numbers = [number for number, (_, count) in enumerate(places, 1) for _ in range(count)]
+        ns = [MONOTONIC_NS + 20 * step * MS + at * MS for at in range(len(numbers))]
+        log.record(LineSamples([1] * len(numbers), ns, numbers))
+    return log
+
+
+def test_the_line_with_most_samples_is_named(opened: Open) -> None:
+    (finding,) = found(opened(sampled(training(before=12), (30, 9), (31, 2))))
+    assert finding.title.endswith("the compiled call at train.py:7, mostly at text.py:30")
+    assert finding.proof[:2] == [
+        "In 45 of 55 samples of this time the program is at text.py:30 in tokenize: l30",
+        "This is called at train.py:5: batch = tokenize(x)",
+    ]
+    assert (finding.source.file, finding.source.line) == ("/src/text.py", 30) if finding.source else False
+
+
+def test_several_lines_of_a_function_are_named_with_the_line_that_calls_it(opened: Open) -> None:
+    (finding,) = found(opened(sampled(training(before=12), (30, 3), (31, 3), (33, 3))))
+    assert finding.title.endswith("mostly at train.py:5")
+    assert finding.proof[0].endswith("the program is at train.py:5: batch = tokenize(x)")
+    assert finding.proof[1] == "Most of these samples are in lines 30 to 33 of tokenize."
+
+
+def test_few_samples_name_no_line(opened: Open) -> None:
+    log = training(before=12).record(SampledLines(0, ["/src/train.py"], [4], ["<module>"], ["zero()"]))
+    (finding,) = found(
+        opened(log.record(LineSamples([1] * 7, [MONOTONIC_NS + 21 * MS + at for at in range(7)], [0] * 7)))
+    )
+    assert "mostly" not in finding.title
+
+
+def test_waiting_counts_where_samples_show_its_line(opened: Open) -> None:
+    """As for a disk: without samples, a busy machine may be the cause."""
+    log = computing(training(before=12), 0, 1)
+    assert found(opened(log)) == []
+    (finding,) = found(opened(sampled(computing(training(before=12), 0, 1), (30, 11))))
+    assert finding.title.startswith("Work outside of compiled code takes 60 % of a step (12.0 ms of 20.0 ms)")
+    assert any("of it; for the rest it waits" in said for said in finding.proof), finding.proof

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from stepscope.viewer.findings.evidence import Evidence
 from stepscope.viewer.findings.speed.costs import steady_runs, steps_of_runs
+from stepscope.viewer.speed.queries.gap_lines import hot_line
 from stepscope.viewer.speed.queries.gaps import (
     LEAST_NS,
     LEAST_SHARE,
@@ -24,8 +25,9 @@ from stepscope.viewer.store.trace import Trace
 
 def costly_gaps(trace: Trace) -> list[tuple[RunSplit, GapCost]]:
     """Return the gaps that are worth a finding, the longest of each log first, with the run as it were without the time
-    of the recorder in gaps. Only the time counts for which the thread computes, if it is known, and on a GPU only the
-    time in which the device is idle. If each call is a step, as in a server, waiting is no part of the step either."""
+    of the recorder in gaps. Only the time counts for which the thread computes, if it is known, or more if samples show
+    that it passes at one line of the program, and on a GPU only the time in which the device is idle. If each call is a
+    step, as in a server, waiting is no part of the step either."""
     return trace.once(_costly_gaps)
 
 
@@ -46,6 +48,7 @@ def _adjusted(evidence: Evidence, costs: Mapping[int, Sequence[GapCost]]) -> Ite
     on_device = [run for run in runs if any(part.kind == "launching" for part in run.parts)]
     serving = logs_of_call_steps(evidence.trace) if costs else set()
     busy = device_time(evidence.trace, steps_of_runs(evidence, on_device)) if on_device else {}
+    has_ranks = len({run.rank for run in evidence.runs}) > 1
     for run in runs:
         idle_ns = run.typical_ns
         if run in on_device:
@@ -55,6 +58,14 @@ def _adjusted(evidence: Evidence, costs: Mapping[int, Sequence[GapCost]]) -> Ite
             is_request = cost.kind == "outside" and run.log in serving
             unknown_ns = 0 if is_request else cost.part_ns
             waited_ns = cost.part_ns - (cost.computed_ns if cost.computed_ns is not None else unknown_ns)
+            if waited_ns and not is_request and not has_ranks:
+                waited_ns = min(waited_ns, cost.part_ns - _at_one_line(evidence.trace, run, cost))
             own_ns += waited_ns if is_request else 0
             part_ns = min(cost.part_ns - waited_ns, idle_ns)
             yield replace(run, typical_ns=run.typical_ns - own_ns), cost._replace(part_ns=part_ns, waited_ns=waited_ns)
+
+
+def _at_one_line(trace: Trace, run: RunSplit, cost: GapCost) -> int:
+    """Return how much of a gap passes at one line of the program, whether the thread computes or waits there (ns)."""
+    hot = hot_line(trace, run.log, cost.spans)
+    return round(hot.share * cost.part_ns) if hot is not None else 0

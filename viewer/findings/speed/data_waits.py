@@ -1,7 +1,8 @@
 """The program waits at least 15 % and 1 ms of each typical step for the next batch of a `torch.utils.data.DataLoader`.
 Typical steps are those of medium duration in which nothing was compiled; there must be four. The finding is a warning
-from 30 % on. If the loader has no worker processes, the program itself makes the batch in this time. Waits of threads
-other than that in which a step begins do not count: they fetch batches while graphs run."""
+from 30 % on. If the loader has no worker processes, the program itself makes the batch in this time; the finding then
+names the line in which at least half of the samples of this time are, if the recorder took eight or more. Waits of
+threads other than that in which a step begins do not count: they fetch batches while graphs run."""
 
 from __future__ import annotations
 
@@ -20,8 +21,10 @@ from stepscope.viewer.findings.speed.costs import (
     steady_steps,
     step_page,
 )
+from stepscope.viewer.findings.speed.hot_lines import mostly, samples_text
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.speed.queries.data_waits import DataWaitRow, longest_waits
+from stepscope.viewer.speed.queries.data_waits import DataWaitRow, longest_waits, waits_of
+from stepscope.viewer.speed.queries.gap_lines import HotLine, hot_line
 from stepscope.viewer.speed.rows import RunSplit
 
 SUMMARY = "The program waits for data"
@@ -43,18 +46,29 @@ def _slow(evidence: Evidence) -> Iterator[Slowness]:
 
 
 def _finding(evidence: Evidence, run: RunSplit, waited: int, most: DataWaitRow) -> Finding:
+    hot = _line_of_batches(evidence, run, most)
     return Finding(
         kind="data_waits",
         severity=severity_of(waited / run.typical_ns),
-        title=f"Waiting for the next batch of a DataLoader takes {amount(waited, run.typical_ns)}",
+        title=f"Waiting for the next batch of a DataLoader takes {amount(waited, run.typical_ns)}{mostly(hot)}",
         rule=rule_of(__doc__),
         evidence={**facts_of(run, waited), "workers": most.workers},
-        proof=_proof(most),
+        proof=_proof(most) + samples_text(hot),
         page=step_page(evidence, run),
         rank=run.rank,
         log=run.log,
-        source=most.source,
+        source=hot.source if hot else most.source,
     )
+
+
+def _line_of_batches(evidence: Evidence, run: RunSplit, most: DataWaitRow) -> HotLine | None:
+    """Return the line that takes most of the time if the program itself makes the batches, below the line that asks
+    for them."""
+    if most.workers != 0:
+        return None
+    spans = waits_of(evidence.trace, run.log, steady_steps(evidence, run).spans)
+    hot = hot_line(evidence.trace, run.log, spans, waiting=True)
+    return hot if hot is not None and hot.callers else None
 
 
 def _proof(most: DataWaitRow) -> list[str]:

@@ -1,15 +1,17 @@
 """Code that is not compiled takes at least 25 % and 2 ms of each typical step between two calls of compiled graphs,
 before the first of them or after the last. Only the time counts for which the thread computes, as far as the log tells
-it: for the rest it waits, or the machine runs other programs. The code at graph breaks, waiting for a DataLoader and
-the steps of optimizers of torch.optim do not count, nor does compiling, nor the recorder's own time. On a GPU the time
-counts as far as the device is idle, by the launches that were measured or profiled. Where several ranks run, the time
-after a backward pass or after the last call of a step does not count, because ranks exchange tensors in it, nor that in
-which the thread computes for less than half; and there is no finding if a rank is slower than the others, because the
-others wait for it. Where each call is a step, as in a server, waiting between the steps is no part of a step. Typical
-steps are those of medium duration in which nothing was compiled; there must be four. The finding names the lines of the
-calls, and is a warning from 50 % on. It says if the thread computes for less than half of the time from one call to the
-other. If a function runs there that a graph break keeps from being compiled, there is a finding of the kind
-break_in_hot_loop or synchronizing_call instead."""
+it: for the rest it waits, or the machine runs other programs. If samples show that more of it passes at one line of the
+program, as where a file is written, that counts. The code at graph breaks, waiting for a DataLoader and the steps of
+optimizers of torch.optim do not count, nor does compiling, nor the recorder's own time. On a GPU the time counts as far
+as the device is idle, by the launches that were measured or profiled. Where several ranks run, the time after a
+backward pass or after the last call of a step does not count, because ranks exchange tensors in it, nor that in which
+the thread computes for less than half; and there is no finding if a rank is slower than the others, because the others
+wait for it. Where each call is a step, as in a server, waiting between the steps is no part of a step. Typical steps
+are those of medium duration in which nothing was compiled; there must be four. The finding names the lines of the
+calls, and the line of the program in which at least half of the samples of this time are, if the recorder took eight or
+more: it looks where the thread is once four such times were long. It is a warning from 50 % on. It says if the thread
+computes for less than half of the time from one call to the other. If a function runs there that a graph break keeps
+from being compiled, there is a finding of the kind break_in_hot_loop or synchronizing_call instead."""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
 from stepscope.viewer.findings.speed import slow_rank
 from stepscope.viewer.findings.speed.costly_gaps import costly_gaps
 from stepscope.viewer.findings.speed.costs import Slowness, amount, facts_of, one_per_cause, step_page
+from stepscope.viewer.findings.speed.hot_lines import mostly, samples_text
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.speed.queries.gap_lines import MOST, HotLine, hot_line
 from stepscope.viewer.speed.queries.gaps import GapCost
 from stepscope.viewer.speed.rows import RunSplit
 from stepscope.viewer.text.formats import format_ns
@@ -58,30 +62,35 @@ def _may_wait_for_ranks(cost: GapCost) -> bool:
 
 def _finding(evidence: Evidence, run: RunSplit, cost: GapCost) -> Finding:
     near = cost.after if cost.kind == "outside" else cost.before
+    hot = hot_line(evidence.trace, run.log, cost.spans)
+    source = hot.source if hot else near.source if near else None
     return Finding(
         kind="uncompiled_work",
         severity="warning" if cost.part_ns >= WARNING_SHARE * run.typical_ns else "info",
-        title=f"Work outside of compiled code takes {amount(cost.part_ns, run.typical_ns)}, {cost.where}",
+        title=f"Work outside of compiled code takes {amount(cost.part_ns, run.typical_ns)}, {cost.where}{mostly(hot)}",
         rule=rule_of(__doc__),
         evidence={**facts_of(run, cost.part_ns), "times": cost.times},
-        proof=_proof(cost),
+        proof=_proof(cost, hot),
         page=step_page(evidence, run),
         rank=run.rank,
         log=run.log,
-        source=near.source if near else None,
+        source=source,
     )
 
 
-def _proof(cost: GapCost) -> list[str]:
-    told = [_MANY.format(cost.times)] if cost.times > 1 else []
+def _proof(cost: GapCost, hot: HotLine | None) -> list[str]:
+    told = [*samples_text(hot), *([_MANY.format(cost.times)] if cost.times > 1 else [])]
     if cost.waited_ns > cost.part_ns:
         told.append(
             f"The thread also waits there for {format_ns(cost.waited_ns)} per step, which may be for a core of the"
             " machine; this time is not counted."
         )
+    elif hot is not None and cost.computed_ns is not None and cost.computed_ns < MOST * cost.part_ns:
+        told.append(_WAITS.format(f"for {format_ns(cost.computed_ns)} of it" if cost.computed_ns else "hardly"))
     return [*told, _OWN.format(format_ns(cost.own_ns))] if cost.own_ns >= LEAST_TOLD_NS else told
 
 
+_WAITS = "The thread computes {}; for the rest it waits there, as for a disk, or for a core of the machine."
 _OWN = "The recorder itself takes about {} per step in this time, which is not counted."
 _MANY = (
     "This happens {:,} times in a step. Each time Dynamo also checks the guards of the next call; one compiled function"

@@ -20,13 +20,14 @@ _COLUMNS = {
     "paths": (
         "logs.path", "strings.text", "compiles.file", "compile_events.file", "saved_tensors.file", "data_waits.file",
         "judged_buffers.files", "call_sites.file", "kept_gradients.file", "lost_updates.file",
+        "sampled_lines.files",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
         "arguments.parameter", "steps.optimizers", "uncaught_exceptions.type", "raised_calls.type",
         "failed_nodes.type", "failed_nodes.node", "failed_nodes.target", "scalars.name",
         "profiled_operators.name", "device_work.name", "optimizer_steps.name", "kept_gradients.name",
-        "lost_updates.name",         "call_sites.function", "changed_frozen_weights.name",
+        "lost_updates.name", "call_sites.function", "sampled_lines.functions", "changed_frozen_weights.name",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
     "environment": ("process_ends.environment",),
@@ -39,7 +40,7 @@ _COLUMNS = {
     ),
     "source": (
         "compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames", "layer_checks.frame",
-        "call_sites.code",
+        "call_sites.code", "sampled_lines.code",
         "raised_calls.frames", "raised_calls.statement", "failed_nodes.frame",
         "layer_checks.differences", "layer_checks.nodes", "judged_buffers.source",
         "judged_buffers.fragment", "judged_buffers.inputs",

@@ -17,6 +17,13 @@ _WAITS = """
     ORDER BY sum(least(w.start_ns + w.duration_ns, s.end_ns) - greatest(w.start_ns, s.start_ns)) DESC LIMIT 1
 """
 
+_SPANS = """
+    WITH spans AS (SELECT unnest($2) AS start_ns, unnest($3) AS end_ns)
+    SELECT DISTINCT greatest(w.start_ns, s.start_ns), least(w.start_ns + w.duration_ns, s.end_ns)
+    FROM data_waits w JOIN spans s ON w.start_ns < s.end_ns AND w.start_ns + w.duration_ns > s.start_ns
+    WHERE w.log = $1 AND w.thread IN (SELECT thread FROM calls WHERE log = $1 AND depth = 0)
+"""
+
 
 class DataWaitRow(NamedTuple):
     """The waits of one place of the program for one kind of loader."""
@@ -33,3 +40,8 @@ class DataWaitRow(NamedTuple):
 def longest_waits(trace: Trace, log: int, spans: Sequence[tuple[int, int]]) -> DataWaitRow | None:
     """Return the place at which the program waited longest in all within spans of time; None if it never waited."""
     return sql.record(DataWaitRow, trace, _WAITS, [log, [start for start, _ in spans], [end for _, end in spans]])
+
+
+def waits_of(trace: Trace, log: int, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return begin and end of the waits within spans of time (ns)."""
+    return sql.rows(trace, _SPANS, [log, [start for start, _ in spans], [end for _, end in spans]])

@@ -92,6 +92,8 @@ class GapCost(NamedTuple):
     """Compiles that were given up when a function was called there, or before its end, so that Python runs it."""
     waited_ns: int = 0
     """Mean of the time that `part_ns` leaves out because the thread did not compute."""
+    spans: Sequence[tuple[int, int]] = ()
+    """Begin and end of each of these gaps (ns)."""
 
     @property
     def where(self) -> str:
@@ -178,7 +180,8 @@ def costs_of_gaps(trace: Trace, log: int, steps: Sequence[int]) -> list[GapCost]
             name for name, before, first in fallbacks if (before in graphs if first is None else first in begun)
         ]
         times = round(len(same) / len(steps))
-        costs.append(GapCost(*key, round(spent - own), round(own), computed_ns, times, given_up))
+        spans = [gap.span for gap in same]
+        costs.append(GapCost(*key, round(spent - own), round(own), computed_ns, times, given_up, spans=spans))
     return sorted(costs, key=lambda cost: -cost.part_ns)
 
 

@@ -248,6 +248,8 @@ class Gap(NamedTuple):
     duration_ns: int
     calls: tuple[int | None, int | None]
     """The numbers of these calls in the log."""
+    span: tuple[int, int] = (0, 0)
+    """Begin and end (ns), with what is left out of the duration."""
 
 
 def _split(row: _Step, calls: Sequence[_Call], facts: _Facts, before_ns: int | None) -> StepSplit:
@@ -296,7 +298,7 @@ def _gaps(
             left = until - at - sum(periods.within(at, until) for _, periods in apart)
             ended = before or previous
             numbers = ended and ended.number, call and call.number
-            yield at, until, Gap(kind, line, ended and ended.graph, call and call.graph, left, numbers)
+            yield at, until, Gap(kind, line, ended and ended.graph, call and call.graph, left, numbers, (at, until))
         if call is not None and call.end_ns >= at:
             before, at = call, call.end_ns
 

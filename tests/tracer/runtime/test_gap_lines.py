@@ -1,0 +1,98 @@
+"""Samples of the lines between calls, as the hook of the recorder takes them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from stepscope.tracer.runtime import gap_lines
+from stepscope.tracer.runtime.calls import GraphCall
+from stepscope.tracer.runtime.gap_lines import LONG_GAPS, GapLines, place_of
+from stepscope.tracer.schema.steps import LineSamples, SampledLines
+
+INSTALLED = "/env/lib/python3.11/site-packages/tqdm/std.py"
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.running: dict[int, Any] = {}
+        self.found: list[LineSamples | SampledLines] = []
+
+    def write(self, record: LineSamples | SampledLines) -> None:
+        self.found.append(record)
+
+    def failed(self, where: str, error: BaseException) -> None:
+        raise AssertionError(where) from error
+
+    @property
+    def codes(self) -> list[str]:
+        """The code of the innermost line of each sample."""
+        places = {one.place: one.code[-1] for one in self.found if isinstance(one, SampledLines)}
+        return [places[place] for one in self.found if isinstance(one, LineSamples) for place in one.place]
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    found = Sink()
+    yield found
+    assert "stepscope lines" not in {thread.name for thread in threading.enumerate()}
+
+
+def gaps(lines: GapLines, count: int, seconds: float) -> None:
+    """Calls that end at once, with a gap after each of them."""
+    for _ in range(count):
+        lines.enter(None)
+        lines.leave(GraphCall(0, 0, None, None))
+        time.sleep(seconds)  # the gap
+
+
+def test_long_gaps_are_sampled(sink: Sink) -> None:
+    lines = GapLines(sink)
+    gaps(lines, LONG_GAPS + 8, 0.01)
+    lines.detach()
+    assert sink.codes
+    assert set(sink.codes) == {"time.sleep(seconds)  # the gap"}
+    (place,) = [one for one in sink.found if isinstance(one, SampledLines) and "the gap" in one.code[-1]]
+    assert (place.functions[-2:], len(place.lines)) == (
+        ["test_long_gaps_are_sampled", "gaps"], len(place.files)
+    )  # fmt: skip
+
+
+def test_nothing_is_sampled_without_long_gaps(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gap_lines, "LEAST_NS", 60_000_000_000)
+    lines = GapLines(sink)
+    gaps(lines, LONG_GAPS + 8, 0.01)
+    assert "stepscope lines" not in {thread.name for thread in threading.enumerate()}
+    lines.detach()
+    assert sink.found == []
+
+
+def test_nothing_is_sampled_while_a_call_runs(sink: Sink) -> None:
+    lines = GapLines(sink)
+    gaps(lines, LONG_GAPS + 1, 0.01)
+    lines.enter(None)
+    lines.write()
+    before = len(sink.codes)
+    time.sleep(0.05)
+    lines.detach()
+    assert len(sink.codes) <= before + 1
+
+
+def test_sampling_ends_after_a_number_of_samples(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gap_lines, "MOST_SAMPLES", 3)
+    lines = GapLines(sink)
+    gaps(lines, LONG_GAPS + 8, 0.01)
+    lines.detach()
+    assert len(sink.codes) == 3
+
+
+def test_a_place_has_only_lines_of_the_program() -> None:
+    scope: dict[str, Any] = {"frame": lambda: place_of(sys._getframe(1))}
+    exec(compile("def bar():\n    return frame()\n", INSTALLED, "exec"), scope)
+    exec(compile("def loop():\n\n    return bar()\n", "/src/train.py", "exec"), scope)
+    assert scope["loop"]()[-1] == ("/src/train.py", 3, "loop")

@@ -1,0 +1,147 @@
+"""Samples the lines that the program runs between the calls of graphs, if these gaps take much of its time.
+
+A thread looks from time to time where the thread that calls the graphs is. It is started only once several long gaps
+were seen, and ends after a number of samples, so that programs without such gaps do not pay for it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import threading
+from collections.abc import Mapping
+from time import perf_counter_ns
+from types import FrameType
+from typing import Any, Protocol
+
+from stepscope.tracer.runtime.calls import GraphCall
+from stepscope.tracer.runtime.program_frames import is_compiled, is_ours, is_script, program_frame
+from stepscope.tracer.schema.steps import LineSamples, SampledLines
+
+LEAST_NS = 2_000_000
+"""Shortest gap that counts as long."""
+LONG_GAPS, LEAST_SHARE = 4, 0.15
+"""Sampling begins after this many long gaps, if they took this share of the time since the first of them."""
+EVERY_S, LATER_EVERY_S = 0.002, 0.01
+MOST_SAMPLES, FIRST_SAMPLES = 4_000, 500
+"""Number of samples in all, and of those that are taken quickly one after the other."""
+BATCH = 256
+MOST_FRAMES = 8
+
+Place = tuple[tuple[str, int, str], ...]
+"""File, line and function of the program's own frames, outermost first."""
+
+
+class SampleSink(Protocol):
+    """The part of the recorder that is used here."""
+
+    @property
+    def running(self) -> Mapping[int, Any]:
+        """The calls that run."""
+
+    def write(self, record: LineSamples | SampledLines) -> None: ...
+    def failed(self, where: str, error: BaseException) -> None: ...
+
+
+class GapLines:
+    """Samples one thread: that of the last call that was no backward pass."""
+
+    def __init__(self, sink: SampleSink) -> None:
+        self._sink = sink
+        self._begin()
+
+    def _begin(self) -> None:
+        self._ident = self._thread = 0
+        """Python's and the system's number of the thread that is sampled."""
+        self._left_ns = self._since_ns = self._long_ns = self._long = 0
+        self._places: dict[Place, int] = {}
+        self._pending: list[tuple[int, int, int]] = []
+        """Thread, time and number of the place of samples."""
+        self._taken = 0
+        self._sampler: threading.Thread | None = None
+        self._ended = threading.Event()
+
+    def attach(self) -> None:
+        """Do nothing: sampling begins with long gaps."""
+
+    def detach(self) -> None:
+        """End the thread, and write the samples that are left."""
+        self._ended.set()
+        sampler, self._sampler = self._sampler, None
+        if sampler is not None and sampler is not threading.current_thread():
+            sampler.join(timeout=1)
+            self.write()
+
+    def after_fork(self) -> None:
+        """Begin anew in a forked child, which has no such thread."""
+        self._begin()
+
+    def enter(self, phase: str | None) -> None:
+        """Handle the begin of an outermost call, in its thread."""
+        left, self._left_ns = self._left_ns, 0
+        if phase != "backward":
+            self._ident, self._thread = threading.get_ident(), threading.get_native_id()
+        if left == 0 or self._sampler is not None or self._ended.is_set():
+            return
+        now = perf_counter_ns()
+        if now - left >= LEAST_NS:
+            self._since_ns = self._since_ns or left
+            self._long, self._long_ns = self._long + 1, self._long_ns + now - left
+            if self._long >= LONG_GAPS and self._long_ns >= LEAST_SHARE * (now - self._since_ns):
+                self._sampler = threading.Thread(target=self._run, name="stepscope lines", daemon=True)
+                self._sampler.start()
+
+    def leave(self, call: GraphCall) -> None:
+        """Handle the end of a call."""
+        if call.parent is None:
+            self._left_ns = perf_counter_ns()
+
+    def _run(self) -> None:
+        try:
+            while self._taken < MOST_SAMPLES and not self._ended.wait(self._interval_s):
+                if self._left_ns and not self._sink.running:
+                    self._take()
+        except Exception as error:
+            self._sink.failed("sampled lines", error)
+        self.write()
+
+    @property
+    def _interval_s(self) -> float:
+        return EVERY_S if self._taken < FIRST_SAMPLES else LATER_EVERY_S
+
+    def _take(self) -> None:
+        now = perf_counter_ns()
+        place = place_of(sys._current_frames().get(self._ident))
+        if not place:
+            return
+        self._taken += 1
+        number = self._places.get(place)
+        if number is None:
+            number = self._places[place] = len(self._places)
+            self._tell(number, place)
+        self._pending.append((self._thread, now, number))
+        if len(self._pending) >= BATCH:
+            self.write()
+
+    def _tell(self, number: int, place: Place) -> None:
+        files, lines, functions = (list(column) for column in zip(*place, strict=True))
+        code = [linecache.getline(file, line).strip() for file, line, _ in place]
+        self._sink.write(SampledLines(number, files, lines, functions, code))
+
+    def write(self) -> None:
+        """Write the samples that are in no record yet."""
+        pending, self._pending = self._pending, []
+        if pending:
+            self._sink.write(LineSamples(*map(list, zip(*pending, strict=True))))
+
+
+def place_of(frame: FrameType | None) -> Place:
+    """Return the innermost frames of the program in a stack, outermost first; nothing while Dynamo compiles."""
+    found: list[tuple[str, int, str]] = []
+    frame = program_frame(frame)
+    while frame is not None and len(found) < MOST_FRAMES:
+        code = frame.f_code
+        if not (is_ours(code.co_filename) or is_compiled(code) or is_script(frame)):
+            found.append((code.co_filename, frame.f_lineno, code.co_name))
+        frame = program_frame(frame.f_back)
+    return tuple(reversed(found))

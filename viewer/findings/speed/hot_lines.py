@@ -1,0 +1,34 @@
+"""Words for the line of the program that takes most of some time outside of compiled code."""
+
+from __future__ import annotations
+
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.speed.queries.gap_lines import HotLine
+from stepscope.viewer.text.formats import basename, plural
+
+
+def mostly(hot: HotLine | None) -> str:
+    """Return text like ``, mostly at train.py:30``, or "" if no line is known."""
+    return f", mostly at {_place(hot.source)}" if hot is not None else ""
+
+
+def samples_text(hot: HotLine | None) -> list[str]:
+    """Return sentences that say how much of the time passes in the line, what it runs, and what calls it."""
+    if hot is None:
+        return []
+    source, count = hot.source, round(hot.share * hot.samples)
+    function = f" in {source.function}" if source.function != "<module>" else ""
+    code = f": {source.code}" if source.code else ""
+    told = [
+        f"In {count:,} of {plural(hot.samples, 'sample')} of this time the program is at {_place(source)}{function}{code}"
+    ]
+    if hot.function is not None and hot.inside is not None:
+        first, last = hot.inside
+        lines = f"line {first}" if first == last else f"lines {first} to {last}"
+        told.append(f"Most of these samples are in {lines} of {hot.function}.")
+    callers = [line for line in hot.callers if line.code][-2:]
+    return [*told, *[f"This is called at {_place(line)}: {line.code}" for line in reversed(callers)]]
+
+
+def _place(line: SourceLine) -> str:
+    return f"{basename(line.file)}:{line.line}"
