@@ -16,12 +16,11 @@ def samples_text(hot: HotLine | None) -> list[str]:
     """Return sentences that say how much of the time passes in the line, what it runs, and what calls it."""
     if hot is None:
         return []
-    source, count = hot.source, round(hot.share * hot.samples)
+    source = hot.source
+    samples = f"{round(hot.share * hot.samples):,} of {plural(hot.samples, 'sample')}"
     function = f" in {source.function}" if source.function != "<module>" else ""
     code = f": {source.code}" if source.code else ""
-    told = [
-        f"In {count:,} of {plural(hot.samples, 'sample')} of this time the program is at {_place(source)}{function}{code}"
-    ]
+    told = [f"In {samples} of this time the program is at {_place(source)}{function}{code}"]
     if hot.function is not None and hot.inside is not None:
         first, last = hot.inside
         lines = f"line {first}" if first == last else f"lines {first} to {last}"
