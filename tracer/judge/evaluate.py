@@ -11,18 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from stepscope.tracer.judge import philox
 from stepscope.tracer.judge.attention import in_double
+from stepscope.tracer.judge.choices import are_equal, with_other_nan
 from stepscope.tracer.judge.expressions import number_of
 from stepscope.tracer.judge.fragments import Fragment, Step
 from stepscope.tracer.judge.in_order import in_order, is_loop
 from stepscope.tracer.judge.memory import NO_MEMORY, copied, is_out_of_memory
+from stepscope.tracer.judge.moves import Move, downward
 from stepscope.tracer.judge.record import members_of, node_of, nodes_in
 from stepscope.tracer.judge.stored import StoredValues, Value, written_nodes
 from stepscope.tracer.judge.targets import (
     CannotJudge,
+    decides,
     doubled,
     function_of,
     is_exact,
@@ -37,11 +41,7 @@ NOT_IN_DOUBLE = ("op:aten.view.dtype", "op:prims.view_of_dtype")
 """Operators whose result depends on the bits of a dtype."""
 CONVERT = "op:prims.convert_element_type.default"
 """Operator whose implementation in Python takes as long as ten others."""
-EQUALS = ("op:aten.eq.", "op:aten.ne.")
 VARIANCES = ("op:aten.var.", "op:aten.var_mean.")
-
-Move = Callable[[Any, float, int], Any]
-"""Function that moves a float64 tensor by up to a relative distance; the number tells the tensors of a run apart."""
 
 
 @dataclass(frozen=True)
@@ -182,9 +182,8 @@ class Run:
             found = in_double(node.target, args, kwargs)
             if found is not None:
                 return found
-        if self._mode.ties and node.target.startswith(EQUALS) and _are_real(args):
-            are_near = (args[0] - args[1]).abs() <= self._mode.ties * args[0].abs()
-            return ~are_near if node.target.startswith(EQUALS[1]) else are_near
+        if self._mode.ties and (found := are_equal(node.target, args, self._mode.ties)) is not None:
+            return found
         if self._mode.in_order and is_loop(node.target):
             found = in_order(node.target, args, kwargs, self._precision(name))
             if found is not None:
@@ -200,7 +199,10 @@ class Run:
         return self._in_mode(result) if self._mode.double else result
 
     def _made(self, target: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        result = quick_function_of(target)(*args, **kwargs)
+        function = quick_function_of(target)
+        result = function(*args, **kwargs)
+        if self._mode.ties and decides(target, None):
+            return with_other_nan(result, partial(function, **kwargs), args, is_first=self._mode.move is downward)
         return result.fill_(self._mode.fill) if leaves_open(target) else result
 
     def _precision(self, name: str) -> Any:
@@ -257,10 +259,6 @@ class Run:
         )
 
 
-def _are_real(operands: tuple[Any, ...]) -> bool:
-    return all(hasattr(one, "is_floating_point") and one.is_floating_point() for one in operands)
-
-
 def _overflows(operand: Any, result: Any) -> bool:
     """Return whether sums of squares exceed float32: what the mean and the variance are then depends on their order."""
     import torch
@@ -276,26 +274,3 @@ def _copied(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_copied(one) for one in value]
     return copied(value) if hasattr(value, "clone") else value
-
-
-def random_moves(seed: int) -> Move:
-    """Return a function that moves each number up or down at random, with a generator of its own."""
-
-    def move(tensor: Any, distance: float, number: int) -> Any:
-        import torch
-
-        generator = torch.Generator(tensor.device).manual_seed(seed + 1000 * number)
-        moves = torch.rand(tensor.shape, dtype=torch.float64, device=tensor.device, generator=generator)
-        return tensor + tensor * moves.mul_(2).sub_(1).mul_(distance)
-
-    return move
-
-
-def upward(tensor: Any, distance: float, number: int) -> Any:
-    """Move each number away from minus infinity, which bounds what rounding does to sums."""
-    return tensor + tensor.abs() * distance
-
-
-def downward(tensor: Any, distance: float, number: int) -> Any:
-    """Move each number towards minus infinity."""
-    return tensor - tensor.abs() * distance

@@ -14,15 +14,12 @@ from stepscope.tracer.judge.evaluate import (
     IN_ORDER,
     SAME,
     Mode,
-    Move,
     Reason,
     Run,
-    downward,
-    random_moves,
-    upward,
 )
 from stepscope.tracer.judge.expressions import number_of
 from stepscope.tracer.judge.in_order import is_loop
+from stepscope.tracer.judge.moves import Move, downward, random_moves, upward
 from stepscope.tracer.judge.plan import Group, LaunchPlan, Written
 from stepscope.tracer.judge.record import Place
 from stepscope.tracer.judge.rounding import Rounding

@@ -27,18 +27,11 @@ EXACT = frozenset(
 """Operators that move, choose or compare numbers and round none."""
 DECIDES = frozenset(
     (
-        *("argmax", "argmin", "bucketize", "ceil", "cummax", "cummin", "div.Scalar_mode", "div.Tensor_mode", "eq"),
-        *(
-            "fake_quantize_per_tensor_affine_cachemask",
-            "floor",
-            "floor_divide",
-            "fmod",
-            "frac",
-            "ge",
-            "gt",
-            "heaviside",
-        ),
-        *("kthvalue", "le", "lt", "max.dim", "max_pool2d_with_indices", "median", "min.dim", "mode", "ne", "nonzero"),
+        *("_low_memory_max_pool_with_offsets", "adaptive_max_pool2d", "adaptive_max_pool3d", "argmax", "argmin"),
+        *("bucketize", "ceil", "cummax", "cummin", "div.Scalar_mode", "div.Tensor_mode", "eq"),
+        *("fake_quantize_per_tensor_affine_cachemask", "floor", "floor_divide", "fmod", "frac"),
+        *("fractional_max_pool2d", "fractional_max_pool3d", "ge", "gt", "heaviside", "kthvalue", "le", "lt", "max.dim"),
+        *("max_pool2d_with_indices", "max_pool3d_with_indices", "median", "min.dim", "mode", "ne", "nonzero"),
         *("remainder", "round", "searchsorted", "sgn", "sign", "signbit", "sort", "topk", "trunc"),
     )
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch._inductor import config, ir
 
 import stepscope
+from stepscope.tracer.judge.choices import with_other_nan
 from tests.judge.reading import Judged, judged_in
 from tests.programs.operators import add_one_and_double
 
@@ -34,6 +36,10 @@ def judged(model: Callable[..., Any], *inputs: Tensor, folder: Path) -> Judged:
 def pointwise(image: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """Compute a convolution whose result Inductor copies to the layout of eager code."""
     return F.conv2d(F.silu(F.conv2d(image, first, padding=1)), second)
+
+
+def pooled(x: Tensor) -> Tensor:
+    return F.max_pool2d(F.hardswish(x * 2), 3).sum()
 
 
 def centered(x: Tensor, weight: Tensor) -> Tensor:
@@ -129,3 +135,27 @@ def test_squares_beyond_the_range_accuse_no_kernel(tmp_path: Path) -> None:
     assert not found.buffers
     reasons = {why for call in found.calls for why in call["reasons"]}
     assert "the squares that aten.var_mean.correction sums exceed the range of float32" in reasons
+
+
+def test_the_index_of_one_of_several_nan_accuses_no_kernel(tmp_path: Path) -> None:
+    """The kernel keeps the place of the first NaN in the window, and eager code that of the last one."""
+    x = torch.randn(2, 3, 8, 8)
+    x[0, 0, :4, :4] = torch.nan
+    x.requires_grad_()
+    torch._dynamo.reset()
+    with stepscope.trace(tmp_path, judge="first"):
+        compiled: Any = torch.compile(pooled)
+        compiled(x).backward()
+    found = judged_in(tmp_path)
+    assert found.judged == found.launches > 1
+    assert "moved" in {how for _, how in found.verdicts()}
+    assert not found.buffers
+
+
+def test_only_several_nan_leave_the_index_open() -> None:
+    x = torch.tensor([torch.nan, 1.0, 2.0])
+    largest = torch.tensor([0])
+    assert with_other_nan(largest, partial(torch.argmax, keepdim=True), (x.double(),), is_first=True).equal(largest)
+    assert with_other_nan(largest, partial(torch.argmax, keepdim=True), (x.double(),), is_first=False).equal(largest)
+    x[1] = torch.nan
+    assert with_other_nan(largest, partial(torch.argmax, keepdim=True), (x.double(),), is_first=False).item() == 1
