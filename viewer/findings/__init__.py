@@ -68,8 +68,10 @@ def gaps(trace: Trace) -> list[NotRecorded]:
 
 def kinds_of(finding: Finding) -> set[str]:
     """Return the kinds under which `stepscope check` counts a finding: a frame at the recompile limit was recompiled
-    before, findings about the cost of an event replace those about the event, and a search that failed may have missed
-    findings of its kind."""
+    before, findings about the cost of an event replace those about the event, growing values may end in NaN, and a
+    search that failed may have missed findings of its kind."""
+    if finding.kind == "exploding_values" and finding.evidence.get("ends"):
+        return {finding.kind, "nonfinite"}
     if finding.kind in _ALSO:
         return {finding.kind, _ALSO[finding.kind]}
     return {finding.kind, finding.evidence["kind"]} if is_gap(finding) else {finding.kind}

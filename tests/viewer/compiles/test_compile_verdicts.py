@@ -158,6 +158,35 @@ def test_the_reason_in_a_title_and_the_line_below_it_are_of_one_recompile(opened
     assert finding.source.line == 10
 
 
+def recompiled(log: LogBuilder, *reasons: str) -> LogBuilder:
+    """A function that is compiled, and once more for each reason."""
+    compile_logs.metrics(begun(log, compile_logs.FORWARD), 0, 0)
+    for number, reason in enumerate(reasons, 1):
+        log.artifact("recompile_reasons", orjson.dumps(reason.split("\n")), **compile_logs.ids(0, number))
+        compile_logs.metrics(begun(log, compile_logs.FORWARD, number=number), 0, number)
+    return log
+
+
+def test_a_compile_for_another_grad_mode_does_not_hide_the_size_that_changes(opened: Opened) -> None:
+    size = "tensor 'ids' size mismatch at index 1. expected {}, actual {}"
+    state = "0/0: GLOBAL_STATE changed: grad_mode "
+    reasons = (
+        state,
+        f"{state}\n0/1: {size.format(4, 6)}",
+        f"{state}\n0/2: {size.format(6, 8)}\n0/1: {size.format(4, 8)}",
+    )
+    (finding,) = all_findings(opened(recompiled(LogBuilder(), *reasons)))
+    assert "was recompiled 3 times: ids.size()[1] changed (4, 6, 8), and 1 other guard failed" in finding.title
+    assert finding.proof[-1].startswith("torch._dynamo.mark_dynamic(ids, 1)")
+
+
+def test_missing_keys_of_a_dictionary_are_one_cause(opened: Opened) -> None:
+    reasons = [f"0/{number}: KeyError on batch['meta_{number}']" for number in range(3)]
+    (finding,) = all_findings(opened(recompiled(LogBuilder(), *reasons)))
+    assert "was recompiled 3 times: the keys of batch changed ('meta_0', 'meta_1', 'meta_2')" in finding.title
+    assert finding.proof[-1] == "batch needs the same keys in all calls: pass what differs as values."
+
+
 def in_torch(log: LogBuilder, kind: str) -> LogBuilder:
     """A compile of torch's own wrapper of a module, and something that happened to it in torch's own code."""
     begun(log, MAIN, INNER)

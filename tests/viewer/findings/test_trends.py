@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.viewer.findings import all_findings
-from stepscope.viewer.findings.values.exploding_values import climb_of
+from stepscope.viewer.findings import all_findings, kinds_of
+from stepscope.viewer.findings.values.climbs import climb_of
 from stepscope.viewer.findings.values.lost_update import is_lost, stop_of
 from stepscope.viewer.findings.values.parameter_jump import jump_of
 from stepscope.viewer.store.trace import Trace
@@ -41,13 +41,38 @@ def test_growth_that_begins_first_is_the_finding(opened: Open) -> None:
     log = ValueLog(program)
     for step in range(9):
         weight = of_size(3.0 ** max(step - 2, 0))
-        product = Stat(nan=64, min=None, max=None, mean=None, std=None, first_bad=0) if step == 8 else weight
+        product = Stat(pinf=64, min=None, max=None, mean=None, std=None, first_bad=0) if step == 8 else weight
         late = of_size(10.0 ** (3 * max(step - 3, 0)))
         log.call(program, step, primals_2_before=weight, buf0_after=product, buf1_after=NAN if step == 8 else late)
-    (finding,) = [one for one in all_findings(opened(log.end())) if one.kind == "exploding_values"]
-    assert (finding.severity, finding.step, finding.launch) == ("warning", 3, 7)
+    (finding,) = [one for one in all_findings(opened(log.end())) if one.kind in ("exploding_values", "nonfinite")]
+    assert (finding.severity, finding.step, finding.launch) == ("critical", 3, 7)
+    assert kinds_of(finding) == {"exploding_values", "nonfinite"}
     assert finding.title.startswith("buf1 (model.py:11) grew by a factor of 1,000 per step from step 3 on until")
     assert finding.evidence["first_nonfinite_step"] == 8
+
+
+def test_a_nan_of_another_cause_keeps_its_finding(opened: Open) -> None:
+    """It appears before the growth ends, or is made from small numbers."""
+    program = (
+        Program()
+        .launch("extern_kernels.mm", ["primals_1", "primals_2"], ["buf0"], aten=["aten.mm"])
+        .launch("cpp_fused_log_0", ["primals_3"], ["buf1"], "cpp", aten=["aten.log"])
+    )
+    log = ValueLog(program)
+    for step in range(9):
+        large = of_size(1000.0**step)
+        lost = Stat(pinf=64, min=None, max=None, mean=None, std=None, first_bad=0)
+        log.call(program, step, buf0_after=lost if step == 8 else large, buf1_after=NAN if step == 8 else of_size(1.0))
+    found = {one.kind: one for one in all_findings(opened(log.end()))}
+    assert set(found) == {"exploding_values", "nonfinite"}
+    assert found["nonfinite"].kernel == "cpp_fused_log_0"
+    assert any(said.startswith("Then this happens: fp32 overflow in") for said in found["exploding_values"].proof)
+
+
+def test_steep_growth_needs_few_steps_if_the_tensor_is_lost() -> None:
+    assert climb_of(course([0.8, 141.0, 2e13, None])) is not None
+    assert climb_of(course([0.8, 141.0, 2e13])) is None
+    assert climb_of(course([0.8, 14.0, 2e13, None])) is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from stepscope.viewer.compiles.queries.guard_text import FREED
+from stepscope.viewer.compiles.queries.guard_text import FREED, KEYS
 
 _SIZE = re.compile(r"^(?P<tensor>.+)\.size\(\)\[(?P<dimension>\d+)\]$")
 _STRIDE = re.compile(r"\.stride\(\)\[\d+\]$")
@@ -48,6 +48,8 @@ def advice(source: str, values: Sequence[str], guard: str) -> str | None:
             f"Code that is compiled for an object goes with it: create {source.removeprefix(FREED)} once, and keep it "
             "for all calls."
         )
+    if source.startswith(KEYS):
+        return f"{source.removeprefix(KEYS)} needs the same keys in all calls: pass what differs as values."
     if not values:
         return None
     return _of_values(source, values)

@@ -14,6 +14,9 @@ _IDENTITY = re.compile(r"^___check_(type|obj)_id\((.+), \d+\)")
 _FREED = re.compile(r"^Cache line invalidated because (.+) got deallocated\b")
 """What stands for a guard if the compiled code went with an object that it was compiled for."""
 FREED = "lifetime of "
+_NO_KEY = re.compile(r"^KeyError on (.+)\[('[^']*'|\"[^\"]*\"|-?\d+)\]$")
+"""A call passed a dictionary without a key that the compiled code reads."""
+KEYS = "keys of "
 _EQUALS = re.compile(r"^([^=!<>]+?) == (.+)$")
 _COMMENT = re.compile(r"\s{2,}# (.*)$")
 _HINT = re.compile(r"\(HINT: (.*)\)\s*$", re.S)
@@ -74,6 +77,8 @@ def _guard(against: str | None, text: str) -> FailedGuard:
         source = f"{'type' if match[1] == 'type' else 'identity'} of {same_source(match[2])}"
     elif match := _FREED.match(guard):
         source = f"{FREED}{same_source(match[1])}"
+    elif match := _NO_KEY.match(guard):
+        source, expected = f"{KEYS}{same_source(match[1])}", match[2]
     elif match := _EQUALS.match(guard):
         source, expected = same_source(match[1].strip()), match[2].strip()
     return FailedGuard(against, guard, source, expected, actual, code, hint[1] if hint else None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.compiles.queries.guard_advice import advice
-from stepscope.viewer.compiles.queries.guard_text import FREED, FailedGuard, failed_guards
+from stepscope.viewer.compiles.queries.guard_text import FREED, KEYS, FailedGuard, failed_guards
 from stepscope.viewer.findings.evidence import grouped
 from stepscope.viewer.graphs.queries.program_names import in_wrapped_module
 from stepscope.viewer.text.formats import plural
@@ -16,6 +16,7 @@ from stepscope.viewer.text.formats import plural
 _MOST_VALUES = 5
 _REQUEST = re.compile(r"\.?\s*Please (?:open|file|report) an issue\b.*")
 """Request for reports of PyTorch's own bugs, which titles omit."""
+_STATE = "GLOBAL_STATE changed"
 _STACKED = re.compile(r"\b___stack\d+")
 """A value that Python held on its stack at a graph break, as Dynamo names it."""
 
@@ -45,12 +46,17 @@ class GuardChange:
             if self.source.startswith(("type of ", "identity of ")):  # the guard names addresses
                 return f"the {self.source} changed"
             return self.guard if ": " in self.guard else f"the guard {self.guard} failed"
+        if self.source.startswith(KEYS):
+            return f"the {self.source} changed ({self._shown})"
         if len(self.values) == 2:
             return f"{self.source} changed from {self.values[0]} to {self.values[1]}"
-        shown = self.values
-        if len(shown) > _MOST_VALUES:
-            shown = [*shown[: _MOST_VALUES - 1], f"… {shown[-1]}"]
-        return f"{self.source} changed ({', '.join(shown)})"
+        return f"{self.source} changed ({self._shown})"
+
+    @property
+    def _shown(self) -> str:
+        """Return the first values and the last one."""
+        first, last = self.values[: _MOST_VALUES - 1], self.values[-1]
+        return ", ".join(self.values if len(self.values) <= _MOST_VALUES else [*first, f"… {last}"])
 
 
 def reasons_of(events: Iterable[CompileEvent]) -> list[str]:
@@ -83,7 +89,11 @@ def advice_lines(changes: Sequence[GuardChange]) -> list[str]:
 
 
 def _first_guard(event: CompileEvent, reason: str) -> FailedGuard:
+    """Return the guard that failed first. A compile for another state, such as that of training for a call of an
+    evaluation, says nothing about a compile for the same state that failed, too."""
     guard = failed_guards(f"{event.compile_id}: {reason}")[0]
+    if guard.guard.startswith(_STATE):
+        guard = next((one for one in failed_guards(event.text) if not one.guard.startswith(_STATE)), guard)
     return replace(guard, source=in_wrapped_module(event.frame_file, guard.source))
 
 

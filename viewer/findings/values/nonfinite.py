@@ -14,7 +14,8 @@ read it test for NaN (isnan, nan_to_num, nansum, ...), and no launch of the log 
 compute the same operators of the same lines of the model share a finding. The backward of an operator that makes NaN in
 the steps in which the operator made it is a part of the operator's finding. So is a NaN that came in after an infinity
 had left a graph in the same step a part of the infinity's finding, which is critical then, and an overflow in a call in
-which another overflow becomes NaN."""
+which another overflow becomes NaN. The NaN and infinities in which values end that grew from step to step have a
+finding of the kind exploding_values."""
 
 from __future__ import annotations
 
@@ -26,6 +27,8 @@ from typing import Any
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
 from stepscope.viewer.findings.values import describe as text
 from stepscope.viewer.findings.values import nonfinite_titles as titles
+from stepscope.viewer.findings.values.changed_outside import growing_logs
+from stepscope.viewer.findings.values.climbs import is_end_of_climb
 from stepscope.viewer.findings.values.nonfinite_chain import chain
 from stepscope.viewer.findings.values.operations import Bad, operation, operators, place, source_line
 from stepscope.viewer.findings.values.origins import Case, Hop, How, Origin, Tracer
@@ -54,20 +57,34 @@ _INTENDED = ("log", "div", "reciprocal", "rsqrt")
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per origin, up to the maximum per log."""
-    trace = evidence.trace
+    """Return one finding per origin, up to the maximum per log, without those in which growing values end."""
+    return evidence.trace.once(_found)[0]
+
+
+def ends_of_climbs(trace: Trace) -> dict[int, list[Finding]]:
+    """Return by log the findings in which values end that grew from step to step (exploding_values)."""
+    return trace.once(_found)[1]
+
+
+def _found(trace: Trace) -> tuple[list[Timed], dict[int, list[Finding]]]:
+    found: list[Timed] = []
+    ends: dict[int, list[Finding]] = {}
     if not has_values(trace):
-        return []
+        return found, ends
+    caused = growing_logs(trace)
     tracer = Tracer(trace)
     cases = _Cases(tracer)
     cases.follow(nan_made(trace, _MOST_EVENTS), nan_came_in(trace, _MOST_EVENTS))
     cases.infinities(infinity_made(trace, _MOST_EVENTS, positive=True))
     cases.infinities(infinity_made(trace, _MOST_EVENTS))
-    return [
-        _finding(trace, tracer, case, len(found) - MOST_FINDINGS)
-        for found in (_joined(tracer, [*filterfalse(_reads_unwritten, one)]) for one in cases.by_log().values())
-        for case in found[:MOST_FINDINGS]
-    ]
+    for log, of_log in cases.by_log().items():
+        joined = _joined(tracer, [*filterfalse(_reads_unwritten, of_log)])
+        own = [case for case in joined if log in caused or not is_end_of_climb(tracer, case)]
+        found += [_finding(trace, tracer, case, len(own) - MOST_FINDINGS) for case in own[:MOST_FINDINGS]]
+        last = [case for case in joined if not any(case is one for one in own)]
+        last.sort(key=lambda case: case.hop.flow.launch)
+        ends[log] = [_finding(trace, tracer, case, 0)[1] for case in last[:MOST_FINDINGS]]
+    return found, ends
 
 
 def _reads_unwritten(case: Case) -> bool:

@@ -248,7 +248,7 @@ def _is_computed_with(source: str, constant: re.Match[str]) -> bool:
         scope = re.split(rf"\b{name} = ", source[begin:], maxsplit=1)[0]
         copied = list(re.finditer(rf"\b(tmp\d+) = [\w:.<>]+\({name}[,)]", scope))
         copies += [(copy[1], begin + copy.end()) for copy in copied]
-        used = re.sub(rf"[=!<>]=? {name}\b|\b{name} [=!<>]=? |= [\w:.<>]+\({name}[,)]", "", scope)
+        used = re.sub(rf"(?:[=!<>]=|[<>]) {name}\b|\b{name} (?:[=!<>]=|[<>]) |= [\w:.<>]+\({name}[,)]", "", scope)
         if re.search(rf"/ {name}\b" if _sign(constant) == "0" else rf"\b{name}\b", used):
             return True
     return False

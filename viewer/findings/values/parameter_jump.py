@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from stepscope.viewer.findings.values.climbs import climbs
 from stepscope.viewer.findings.values.courses import Subject, numbers_text, others_text
 from stepscope.viewer.findings.values.describe import number
-from stepscope.viewer.findings.values.exploding_values import climbs
 from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
