@@ -55,7 +55,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_demo_shows_its_run_and_says_how_to_go_on(demo: tuple[Path, str]) -> None:
     out, text = demo
     assert re.search(r"step 2: loss nan", text)
-    assert "fp16 overflow in matmul (demo.py:35) becomes NaN in softmax (demo.py:36), step 2" in text
+    assert "fp16 overflow in matmul (demo.py:35) becomes NaN in softmax (demo.py:36) in step 2" in text
     assert text.endswith(
         f"Open {out.name}/report.html in a browser, or read the trace with `stepscope summary {out.name}` or "
         f"`stepscope serve {out.name}`.\n"

@@ -194,7 +194,7 @@ def test_missing_data_that_is_masked_is_no_fault(scripts: Scripts, tmp_path: Pat
     """
     found = [finding for finding in record(scripts, tmp_path, body) if finding.kind == "nonfinite"]
     assert [finding.severity for finding in found] == [severity]
-    assert found[0].title.startswith("NaN came in with input data (primals_")
+    assert found[0].title.startswith("NaN enters with the input data (primals_")
 
 
 _STD = "(VALUE[:size] - VALUE[:size].mean(0)) / (VALUE[:size].std(0) + 1e-5)"
@@ -208,10 +208,10 @@ _MASK = (
 @pytest.mark.parametrize(
     ("body", "healthy", "sick", "told"),
     [
-        (_LOG, 1, 5000, "NaN is made in log"),
-        (_DISTANCE, 2, 1, "NaN is made in the backward of sqrt"),
+        (_LOG, 1, 5000, "NaN is produced by log"),
+        (_DISTANCE, 2, 1, "NaN is produced by the backward of sqrt"),
         (f"return {_STD} * weight[:size]", 8, 1, "NaN comes from the std of too few elements, a division by the const"),
-        (_MASK, 8, 5, "NaN is made in softmax"),
+        (_MASK, 8, 5, "NaN is produced by softmax"),
     ],
     ids=["log of softmax", "distance", "std", "mask"],
 )

@@ -146,7 +146,7 @@ class Placeholders:
         return self.text(text, rules.NAME if text.isidentifier() else rules.TEXT)
 
     def _moved(self, found: re.Match[str], nested: int) -> str | None:
-        """Return a sentence like ``matmul wrote buf3: NaN 4 of 8``, or None if it does not end in such content."""
+        """Return a sentence like ``mm wrote buf3: NaN in 4 of 8 elements``, or None if it is another sentence."""
         subject, verb, name, content = found.groups()
         whole, rest = self.described(f"{name} {content}"), self.described(f"buf0 {content}")
         if whole is None or rest is None:
@@ -155,7 +155,7 @@ class Placeholders:
         return f"{self._hole(subject, nested + 1)} {verb} {whole.removesuffix(f' {rest}')}: {rest}"
 
     def described(self, text: str) -> str | None:
-        """Return a text like ``buf3 NaN 4 of 8``, with a placeholder for a name that is not Inductor's, or None."""
+        """Return a text like ``buf3 NaN in 4 of 8 elements``, with a placeholder for a name of the program, or None."""
         if (both := _PROGRAM_NAME.match(text)) is not None and proofs.name(both[2]):
             rest = self.described(text[both.start(2) :].replace(")", "", 1))
             return None if rest is None else f"{self.text(both[1], rules.NAME)} ({rest.replace(' ', ') ', 1)}"

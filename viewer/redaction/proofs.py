@@ -282,13 +282,14 @@ def number(text: str) -> bool:
 
 _COUNT = r"\d[\d,]*"
 _VALUE = r"(?:[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?|unknown|inf|-inf|nan)"
-_OF = rf"(?:the sample of {_COUNT} \(of {_COUNT}\)|{_COUNT})"
-_BAD = rf"(?:NaN|\+inf|-inf) (?:at least )?{_COUNT} of {_OF}"
+_OF = rf"(?:{_COUNT} sampled elements \(of {_COUNT}\)|{_COUNT} elements)"
+_BAD = rf"(?:NaN|\+inf|-inf) in (?:at least )?{_COUNT} of {_OF}"
 _LIMIT = rf"{_VALUE} \((?P<dtype>\w+)(?: limit {_VALUE})?\)"
 _CONTENT = re.compile(
     rf"(?:\[\d+\])?(?: \((?:real|imaginary|data|scale|values|indices)\))? (?:"
-    rf"{_BAD}(?:, {_BAD}){{0,2}}(?:, first at (?:\[[\d, ]*\]|\d+))?(?:; else largest {_LIMIT})?"
-    rf"|finite(?: in {_OF})?(?:, {_COUNT} of {_OF} zero)?(?:, largest {_LIMIT.replace('<dtype>', '<dtype_2>')})?"
+    rf"{_BAD}(?:, {_BAD}){{0,2}}(?:, first at (?:\[[\d, ]*\]|\d+))?(?:; largest finite magnitude {_LIMIT})?"
+    rf"|finite(?: in {_OF})?(?:, zero in {_COUNT} of {_OF})?"
+    rf"(?:, largest magnitude {_LIMIT.replace('<dtype>', '<dtype_2>')})?"
     r"|is empty|not read|uninitialised: never written)"
 )
 
@@ -301,7 +302,8 @@ def described(text: str) -> re.Match[str] | None:
 
 
 _LARGEST = re.compile(
-    rf"(?:, |; else )largest {_VALUE} \(\w+(?: limit {_VALUE})?\)|(?<=finite inputs) of at most {_VALUE}"
+    rf"(?:, largest|; largest finite) magnitude {_VALUE} \(\w+(?: limit {_VALUE})?\)"
+    rf"|(?<=finite inputs) of at most {_VALUE}"
 )
 _OF_LAYERS = re.compile(rf"\b(compiled|eager|float64|allowed error) {_VALUE}")
 _COURSE = re.compile(rf"(?<=^largest magnitude )[^a-z]*|(?<=^L2 norm )[^a-z]*|(?<=^value ){_VALUE}[^a-z]*")

@@ -92,7 +92,7 @@ def test_a_nan_is_told_of_where_it_was_made(tmp_path: Path) -> None:
     (finding,) = [one for one in found["findings"] if one["kind"] == "nonfinite"]
     assert (finding["kernel"], finding["argument"], finding["severity"]) == ("cpp_fused_log_0", "buf1", "critical")
     assert finding["evidence"]["out"] == ["buf1 NaN at least 1 of 4,096"]
-    assert finding["title"].startswith("NaN first seen in")  # a weight may hold it, which the printer does not print
+    assert finding["title"].startswith("NaN is first seen in")  # a weight may hold it, which the printer does not print
     assert "uninitialised_read" not in kinds(found)
 
 
@@ -102,7 +102,7 @@ def test_a_nan_that_came_in_is_one(tmp_path: Path) -> None:
         "arg0_1  ]:\nNumber of elements: 4096\nDtype: float32\nMean value: nan\nMin value: nan",
     )
     findings = [one for one in imported(tmp_path, came)["findings"] if one["kind"] == "nonfinite"]
-    assert "came in with" in findings[0]["title"] and "arg0_1" in findings[0]["title"]  # noqa: PT018
+    assert "enters with" in findings[0]["title"] and "arg0_1" in findings[0]["title"]  # noqa: PT018
 
 
 def test_a_nan_in_an_input_that_no_launch_names_came_in(tmp_path: Path) -> None:
@@ -114,7 +114,8 @@ def test_a_nan_in_an_input_that_no_launch_names_came_in(tmp_path: Path) -> None:
     found = imported(tmp_path, text * 2)
     (finding,) = [one for one in found["findings"] if one["kind"] == "nonfinite"]
     assert finding["title"] == (
-        "NaN came in with input or parameter arg1_1 of graph 0 inference, steps 0 and 1: no recorded launch uses it"
+        "NaN enters with the input or parameter arg1_1 of graph 0 inference in steps 0 and 1: no recorded launch"
+        " uses it"
     )
     assert (finding["evidence"]["origin"], finding["argument"], finding["kernel"]) == ("came in", "arg1_1", None)
     assert finding["evidence"]["in"] == ["arg1_1 NaN at least 1 of 4,096"]
@@ -145,7 +146,7 @@ def test_what_a_filter_leaves_of_a_nan_is_told(tmp_path: Path) -> None:
     capture.end()
     with open_trace([str(capture.writer.path)]) as trace:
         (finding,) = [one for one in summary(trace)["findings"] if one["kind"] == "nonfinite"]
-    assert finding["title"] == "NaN first seen in input buf1 of exp (cpp_fused_exp_1), step 0"
+    assert finding["title"] == "NaN is first seen in input buf1 of exp (cpp_fused_exp_1) in step 0"
 
 
 def test_small_tensors_are_counted(tmp_path: Path) -> None:

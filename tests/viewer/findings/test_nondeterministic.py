@@ -53,9 +53,9 @@ OTHER = bits(x=1, y=2, buf0=5, buf1=6)
 def test_the_first_launch_with_other_bits_from_the_same_inputs_is_named(opened: Open) -> None:
     (finding,) = found(opened, two_launches(), SAME, bits(x=9, y=2, buf0=8, buf1=8), SAME, OTHER, SAME, OTHER)
     assert (finding.severity, finding.kernel, finding.launch, finding.step) == ("warning", "cpp_fused_sum_0", 6, 3)
-    assert finding.title == "cpp_fused_sum_0 gave other results from the same inputs (model.py:10)"
+    assert finding.title == "cpp_fused_sum_0 (model.py:10) gave different results for the same inputs"
     assert finding.proof[0] == (
-        "launch 0 (step 0) and launch 6 (step 3) read the same bits in 1 tensor and wrote other bits to buf0"
+        "Launch 0 (step 0) and launch 6 (step 3) read the same bits in 1 tensor and wrote different bits to buf0."
     )
     assert "neither atomic additions nor random numbers" in finding.proof[-1]
     assert (finding.evidence["times"], finding.evidence["other_sites"]) == (2, [])
@@ -64,7 +64,7 @@ def test_the_first_launch_with_other_bits_from_the_same_inputs_is_named(opened: 
 def test_atomic_additions_are_named_and_are_information(opened: Open) -> None:
     (finding,) = found(opened, two_launches(), SAME, OTHER, body=ATOMIC)
     assert (finding.severity, finding.evidence["causes"]) == ("info", ["atomic additions"])
-    assert finding.proof[-1] == "its code uses atomic additions"
+    assert finding.proof[-1] == "Its code uses atomic additions."
 
 
 @pytest.mark.parametrize(

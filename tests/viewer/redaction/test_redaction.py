@@ -195,18 +195,21 @@ def test_how_the_judge_compared_stays(how: str) -> None:
 
 
 def test_measured_sentences_stay_and_names_in_them_do_not() -> None:
-    title = "fp16 overflow in matmul (customer.py:3) becomes NaN in softmax (customer.py:5), step 2"
-    proof = ["matmul wrote customer_weights: NaN 4 of 8, first at [0, 1]", "customer data"]
+    title = "fp16 overflow in matmul (customer.py:3) becomes NaN in softmax (customer.py:5) in step 2"
+    proof = ["matmul wrote customer_weights: NaN in 4 of 8 elements, first at [0, 1]", "customer data"]
     links = [ProofLink("open launch 61", "/steps/2?log=0&launch=61"), ProofLink("open customer", "/customer")]
     evidence = {
-        "in": ["customer_weights NaN 4 of 8, first at [0, 1]", "buf1 finite, largest 3 (float32 limit 3.40282e+38)"]
+        "in": [
+            "customer_weights NaN in 4 of 8 elements, first at [0, 1]",
+            "buf1 finite, largest magnitude 3 (float32 limit 3.40282e+38)",
+        ]
     }
     given = Finding("nonfinite", "critical", title, "", evidence, "/steps/2?log=0&launch=4", proof=proof, links=links)
     shown = Redactor().redact(given)
-    assert shown.title == "fp16 overflow in matmul (file_1.py:3) becomes NaN in softmax (file_1.py:5), step 2"
-    assert shown.proof == ["matmul wrote name_1: NaN 4 of 8, first at [0, 1]"]
+    assert shown.title == "fp16 overflow in matmul (file_1.py:3) becomes NaN in softmax (file_1.py:5) in step 2"
+    assert shown.proof == ["matmul wrote name_1: NaN in 4 of 8 elements, first at [0, 1]"]
     assert shown.links == [ProofLink("open launch 61", "/steps/2?log=0&launch=61"), ProofLink("open", "/")]
-    assert shown.evidence["in"] == ["name_1 NaN 4 of 8, first at [0, 1]", "buf1 finite"]
+    assert shown.evidence["in"] == ["name_1 NaN in 4 of 8 elements, first at [0, 1]", "buf1 finite"]
     kept = Redactor({"values", "names", "paths"}).redact(given)
     assert kept.title == title
     assert kept.evidence == evidence
@@ -260,7 +263,7 @@ def test_proofs(proof: proofs.Proof, yes: str, no: str) -> None:
     assert not proof(no)
 
 
-@pytest.mark.parametrize("piece", ["a_", "mm_", "(", "buf0, ", ", ", "1,", " launch ", "NaN 1 of 2, ", "x"])
+@pytest.mark.parametrize("piece", ["a_", "mm_", "(", "buf0, ", ", ", "1,", " launch ", "NaN in 1 of 2 elements, ", "x"])
 def test_a_long_text_is_proven_or_not_in_the_end(piece: str) -> None:
     text = piece * 3000
     for proof in (

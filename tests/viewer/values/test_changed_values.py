@@ -25,7 +25,7 @@ def test_a_buffer_that_somebody_else_wrote(opened: Open) -> None:
         5,
         "buf0",
     )
-    assert finding.title == "buf0 changed although no launch wrote it, before launch 5 of step 1: c"
+    assert finding.title == "buf0 changed before launch 5 of step 1, c, although no launch wrote it"
     assert (finding.evidence["before"]["max"], finding.evidence["now"]["max"]) == (1.0, 9.0)
 
 

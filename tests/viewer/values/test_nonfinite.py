@@ -59,7 +59,7 @@ def test_a_mask_that_leaves_nothing_of_a_row(opened: Open, rows: int, told: str)
     log = ValueLog(program)
     log.call(program, buf0=Stat(numel=4, ninf=rows, first_bad=2), buf1=Stat(nan=16, first_bad=32))
     (finding,) = (one for one in found(opened, log) if one.title.startswith("NaN"))
-    assert finding.title == f"NaN is made in softmax (model.py:10), step 0{told}"
+    assert finding.title == f"NaN is produced by softmax (model.py:10) in step 0{told}"
 
 
 def test_an_overflow_that_becomes_nan(opened: Open) -> None:
@@ -70,7 +70,7 @@ def test_an_overflow_that_becomes_nan(opened: Open) -> None:
     log.call(program, 2, primals_1=HALF, buf0=OVERFLOWN, buf1=NAN, buf2=NAN)
     finding = only(opened, log)
     assert finding.title == (
-        "fp16 overflow in matmul (model.py:10) becomes NaN in softmax (model.py:11), steps 1 and 2"
+        "fp16 overflow in matmul (model.py:10) becomes NaN in softmax (model.py:11) in steps 1 and 2"
     )
     assert [line.partition(": ")[0] for line in finding.proof] == [
         "matmul wrote buf0", "softmax (in a kernel of 2 operators) wrote buf1",
@@ -88,8 +88,10 @@ def test_an_overflow_that_becomes_nan(opened: Open) -> None:
     assert finding.source.line == 11
     proof = finding.evidence
     assert (proof["launch"], proof["launch_in_step"], proof["of"]) == (finding.launch, 2, 3)
-    assert proof["out"] == ["buf1 NaN 5 of 64, first at [0, 17]; else largest 1 (float32)"]
-    assert proof["in"] == ["buf0 +inf 3 of 64, first at 5; else largest 65,504 (float16 limit 65,504)"]
+    assert proof["out"] == ["buf1 NaN in 5 of 64 elements, first at [0, 17]; largest finite magnitude 1 (float32)"]
+    assert proof["in"] == [
+        "buf0 +inf in 3 of 64 elements, first at 5; largest finite magnitude 65,504 (float16 limit 65,504)"
+    ]
     assert (proof["launches"], proof["steps"]) == (2, 2)
     assert "2 operators (aten.mul, aten._softmax)" in proof["inside"]
     assert [(link["ordinal"], link["what"], link["buffer"]) for link in proof["chain"]] == [
@@ -97,7 +99,7 @@ def test_an_overflow_that_becomes_nan(opened: Open) -> None:
     ]  # fmt: skip
     origin = proof["chain"][0]
     assert (origin["largest"], origin["limit"], origin["inputs_finite"]) == (300.0, 65504.0, True)
-    assert origin["in"][0] == "primals_1 finite, largest 300 (float16 limit 65,504)"
+    assert origin["in"][0] == "primals_1 finite, largest magnitude 300 (float16 limit 65,504)"
 
 
 def test_nan_that_vanishes_inside_is_a_warning(opened: Open) -> None:
@@ -106,7 +108,7 @@ def test_nan_that_vanishes_inside_is_a_warning(opened: Open) -> None:
     log.call(program, buf1=NAN)
     finding = only(opened, log)
     assert (finding.severity, finding.evidence["leaves_the_graph"]) == ("warning", False)
-    assert finding.title == "NaN is made in softmax (model.py:11), step 0"
+    assert finding.title == "NaN is produced by softmax (model.py:11) in step 0"
 
 
 def test_nan_in_memory_that_is_reused_leaves_with_its_last_version(opened: Open) -> None:
@@ -167,13 +169,13 @@ class TestMasks:
         log.call(program, buf0=MASK)
         log.call(program, buf0=PLUS)
         finding = only(opened, log)
-        assert finding.title.startswith(("+inf is made in where (", "+inf is made in full ("))
+        assert finding.title.startswith(("+inf is produced by where (", "+inf is produced by full ("))
 
     def test_operators_that_only_sound_like_it_are_not_excused(self, opened: Open) -> None:
         program = self.masked("aten.somewhere_else")
         log = ValueLog(program)
         log.call(program, buf0=PLUS)
-        assert only(opened, log).title.startswith("+inf is made in somewhere_else (")
+        assert only(opened, log).title.startswith("+inf is produced by somewhere_else (")
 
     def test_masks_that_are_handed_in_are_no_alarm(self, opened: Open) -> None:
         program = attention()
@@ -186,7 +188,7 @@ class TestMasks:
         log = ValueLog(program)
         log.call(program, buf0=replace(MASK, ninf=64, min=None, max=None, mean=None, std=None), buf1=NAN)
         finding = only(opened, log)
-        assert finding.title == "-inf from where (model.py:10) becomes NaN in softmax (model.py:11), step 0"
+        assert finding.title == "-inf from where (model.py:10) becomes NaN in softmax (model.py:11) in step 0"
         assert finding.severity == "critical"
 
 
@@ -200,7 +202,7 @@ class TestInfinities:
         log.call(program, primals_1=HALF, buf0=OVERFLOWN)
         finding = only(opened, log)
         assert (finding.severity, finding.title) == (
-            "critical", "fp16 overflow in matmul (model.py:10), step 0",
+            "critical", "fp16 overflow in matmul (model.py:10) in step 0",
         )  # fmt: skip
         assert finding.evidence["inside"] is None
 
@@ -254,12 +256,14 @@ class TestCameIn:
             log.call(program, step, primals_3=NAN, buf2=ALL_NAN)
         finding = only(opened, log)
         assert finding.title == (
-            "NaN came in with input or parameter primals_3 of graph 0/0 forward, steps 0 to 2: "
-            "first used in matmul (model.py:12)"
+            "NaN enters with the input or parameter primals_3 of graph 0/0 forward in steps 0 to 2: "
+            "it is first used in matmul (model.py:12)"
         )
         assert (finding.severity, finding.argument, finding.evidence["origin"]) == ("critical", "primals_3", "came in")
-        assert finding.evidence["in"] == ["primals_3 NaN 5 of 64, first at 17; else largest 1 (float32)"]
-        assert finding.evidence["in"][0].startswith("primals_3 NaN 5 of 64, first at 17")
+        assert finding.evidence["in"] == [
+            "primals_3 NaN in 5 of 64 elements, first at 17; largest finite magnitude 1 (float32)"
+        ]
+        assert finding.evidence["in"][0].startswith("primals_3 NaN in 5 of 64 elements, first at 17")
 
     @pytest.mark.parametrize(("written", "severity"), [(FINE, "info"), (NAN, "critical")])
     def test_missing_data_that_the_kernel_replaces(self, opened: Open, written: Stat, severity: str) -> None:
@@ -271,14 +275,14 @@ class TestCameIn:
         log.call(backward, primals_1=NAN)
         finding = only(opened, log)
         assert finding.severity == severity
-        assert finding.title.endswith(", in a kernel that tests for NaN and passes none on") == (severity == "info")
+        assert finding.title.endswith(", whose kernel tests for NaN and propagates none") == (severity == "info")
 
     def test_a_gradient(self, opened: Open) -> None:
         program = Program(phase="backward").launch("extern_kernels.mm", ["tangents_1"], ["buf0"])
         log = ValueLog(program)
         log.call(program, tangents_1=NAN)
         finding = only(opened, log)
-        assert finding.title.startswith("NaN came in with gradient tangents_1 of graph 0/0 backward")
+        assert finding.title.startswith("NaN enters with the gradient tangents_1 of graph 0/0 backward")
 
     @pytest.mark.parametrize(("kernel", "titles"), [("extern_kernels.div", 1), ("extern_kernels.mul", 2)])
     def test_the_backward_of_what_made_nan_is_told_with_it(self, opened: Open, kernel: str, titles: int) -> None:
@@ -288,7 +292,7 @@ class TestCameIn:
         log.call(forward, buf0=NAN)
         log.call(backward, tangents_1=FINE, buf1=NAN)
         first, *others = found(opened, log)
-        assert first.title == "NaN is made in div (model.py:10), step 0"
+        assert first.title == "NaN is produced by div (model.py:10) in step 0"
         assert len(others) == titles - 1
         assert first.evidence["explains_launches"] == [1] * (titles == 1)
 
@@ -299,7 +303,7 @@ class TestCameIn:
         log.call(forward, buf1=NAN)
         log.call(backward, buf1_saved=NAN, grad=ALL_NAN)
         finding = only(opened, log)
-        assert finding.title.startswith("NaN is made in softmax (model.py:11), step 0")
+        assert finding.title.startswith("NaN is produced by softmax (model.py:11) in step 0")
         assert finding.evidence["explains_launches"] == [3]
         assert finding.severity == "critical"
 
@@ -321,7 +325,7 @@ class TestCameIn:
         code = b"def call(self, args):\n    tangents_1, = args\n    return (buf0, )\n"
         log.log.artifact(f"{OUTPUT_CODE}0", code, "string", **ids)
         log.call(program, tangents_1=NAN)
-        title = "NaN came in with gradient of output 0 (tangents_1) of graph 0/0 backward, step 0"
+        title = "NaN enters with the gradient of output 0 (tangents_1) of graph 0/0 backward in step 0"
         assert only(opened, log).title.startswith(title)
 
     def test_parameters_of_a_later_step_lead_to_what_made_them(self, opened: Open) -> None:
@@ -332,7 +336,7 @@ class TestCameIn:
         log.call(update, 0, arg0_after=NAN)
         log.call(forward, 1, primals_1=NAN, buf0=ALL_NAN)
         finding = only(opened, log)
-        assert finding.title.startswith("NaN is made in a fused kernel (model.py:10), step 0")
+        assert finding.title.startswith("NaN is produced by a fused kernel (model.py:10) in step 0")
         assert finding.evidence["explains_launches"] == [2]
 
     def test_what_comes_in_after_a_nan_left_is_no_case_of_its_own(self, opened: Open) -> None:
@@ -348,10 +352,10 @@ class TestCameIn:
 @pytest.mark.parametrize(
     ("kernel", "title"),
     [
-        ("cpp_fused_exp_1", "NaN is made in exp (model.py:10), step 0"),
-        ("triton_poi_fused__unsafe_view_add_relu_3", "NaN is made in add and relu (model.py:10), step 0"),
-        ("cpp_fused_add_exp_log_mul_relu_3", "NaN is made in add, exp, log and 2 more (model.py:10), step 0"),
-        ("triton_poi_fused_adam_0", "NaN is made in a fused kernel (model.py:10), step 0"),
+        ("cpp_fused_exp_1", "NaN is produced by exp (model.py:10) in step 0"),
+        ("triton_poi_fused__unsafe_view_add_relu_3", "NaN is produced by add and relu (model.py:10) in step 0"),
+        ("cpp_fused_add_exp_log_mul_relu_3", "NaN is produced by add, exp, log and 2 more (model.py:10) in step 0"),
+        ("triton_poi_fused_adam_0", "NaN is produced by a fused kernel (model.py:10) in step 0"),
     ],
 )
 def test_a_kernel_without_provenance_has_the_operators_of_its_name(opened: Open, kernel: str, title: str) -> None:
@@ -365,7 +369,7 @@ def test_recorded_operators_precede_those_of_the_name(opened: Open) -> None:
     program = Program().launch("cpp_fused_exp_1", ["primals_1"], ["buf0"], "cpp", aten=["aten.log"])
     log = ValueLog(program)
     log.call(program, buf0=NAN)
-    assert only(opened, log).title.startswith("NaN is made in log ")
+    assert only(opened, log).title.startswith("NaN is produced by log ")
 
 
 def test_a_handful_of_each_log(opened: Open) -> None:

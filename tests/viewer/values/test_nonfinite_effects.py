@@ -21,8 +21,8 @@ def test_an_overflow_beside_one_that_becomes_nan_is_told_with_it(opened: Open) -
     log = ValueLog(program)
     log.call(program, primals_1=HALF, primals_4=HALF, buf0=OVERFLOWN, buf1=NAN, buf2=NAN, buf3=OVERFLOWN)
     finding = only(opened, log)
-    assert finding.title == "fp16 overflow in matmul (model.py:10) becomes NaN in softmax (model.py:11), step 0"
-    assert finding.proof[-1].startswith("values also overflow in matmul (model.py:")
+    assert finding.title == "fp16 overflow in matmul (model.py:10) becomes NaN in softmax (model.py:11) in step 0"
+    assert finding.proof[-1].startswith("Values also overflow in matmul (model.py:")
     log = ValueLog(program)
     log.call(program, primals_4=HALF, buf1=NAN, buf2=NAN, buf3=OVERFLOWN)
     assert len(found(opened, log)) == 2, "the NaN is not of an overflow"
@@ -39,15 +39,17 @@ def test_nan_that_comes_in_after_an_infinity_left_a_graph(opened: Open, is_after
     for values in (infinity, nan) if is_after else (nan, infinity):
         log.call(program, 3, **values)
     findings = found(opened, log)
-    came_in = "NaN came in with input or parameter primals_2 of graph 0/0 forward, step 3: first used in matmul"
+    came_in = (
+        "NaN enters with the input or parameter primals_2 of graph 0/0 forward in step 3: it is first used in matmul"
+    )
     if is_after:
         (finding,) = findings
         assert (finding.severity, finding.title) == (
             "critical",
-            "+inf is made in log (model.py:10), step 3, and NaN later comes in with input or parameter primals_2 of"
-            " graph 0/0 forward",
+            "+inf is produced by log (model.py:10) in step 3, and NaN later enters with the input or parameter"
+            " primals_2 of graph 0/0 forward",
         )
-        assert finding.proof[-1].startswith("later in the step, primals_2 NaN ")
+        assert finding.proof[-1].startswith("This entered later in the step: primals_2 NaN ")
     else:
         assert [one.severity for one in findings] == ["critical", "warning"]
         assert findings[0].title.startswith(came_in)

@@ -26,7 +26,7 @@ class TestWhatIsNotKnown:
         log.call(program, buf0=Stat(skipped="a filter left it out"), buf1=NAN)
         finding = only(opened, log)
         proof = finding.evidence
-        assert finding.title == "NaN first seen in the output of softmax (model.py:11), step 0"
+        assert finding.title == "NaN is first seen in the output of softmax (model.py:11) in step 0"
         assert (finding.severity, proof["origin"], proof["chain"][-1]["what"]) == ("critical", "not known", "NaN")
         assert proof["in"] == ["buf0 not read (a filter left it out)"]
         assert (proof["certain"], proof["finite"]) == (False, "finite as far as was read")
@@ -36,8 +36,8 @@ class TestWhatIsNotKnown:
         log = ValueLog(program)
         log.call(program, buf0=Stat(numel=10_000, looked_at=500), buf1=Stat(numel=10_000, looked_at=500, nan=2))
         proof = only(opened, log).evidence
-        assert proof["out"][0].startswith("buf1 NaN 2 of the sample of 500 (of 10,000)")
-        assert proof["in"][0].startswith("buf0 finite in the sample of 500 (of 10,000)")
+        assert proof["out"][0].startswith("buf1 NaN in 2 of 500 sampled elements (of 10,000)")
+        assert proof["in"][0].startswith("buf0 finite in 500 sampled elements (of 10,000)")
         assert (proof["certain"], proof["origin"]) == (False, "not known")
 
     def test_integers_need_not_be_read(self, opened: Open) -> None:
@@ -68,7 +68,7 @@ class TestWhatIsNotKnown:
         log = ValueLog(program)
         log.call(program, buf1=NAN, buf2=ALL_NAN)
         finding = only(opened, log)
-        assert finding.title == "NaN first seen in input buf1 of matmul (model.py:12), step 0"
+        assert finding.title == "NaN is first seen in input buf1 of matmul (model.py:12) in step 0"
         assert (finding.evidence["origin"], finding.evidence["certain"]) == ("not known", False)
 
     def test_what_shows_after_a_nan_may_be_its_effect(self, opened: Open) -> None:
@@ -88,14 +88,18 @@ class TestWhatIsNotKnown:
         log = ValueLog(program)
         log.call(program, primals_1=Stat(skipped="a filter left it out"), buf0=written)
         finding = only(opened, log)
-        assert finding.title.startswith(f"{sign} first seen in the output of matmul (model.py:10), step 0")
+        assert finding.title.startswith(f"{sign} is first seen in the output of matmul (model.py:10) in step 0")
         assert finding.severity == severity
 
     @pytest.mark.parametrize(
         ("given", "title"),
         [
-            (NAN, "NaN came in with input or parameter arg0 of graph 0/0 forward, step 0: no recorded launch uses it"),
-            (FINE, "NaN first seen in the output of matmul (aoti_torch_cpu_mm_out), step 0"),
+            (
+                NAN,
+                "NaN enters with the input or parameter arg0 of graph 0/0 forward in step 0: no recorded launch"
+                " uses it",
+            ),
+            (FINE, "NaN is first seen in the output of matmul (aoti_torch_cpu_mm_out) in step 0"),
         ],
     )
     def test_operands_that_the_record_leaves_out(self, opened: Open, given: Stat, title: str) -> None:

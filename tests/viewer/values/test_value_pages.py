@@ -218,7 +218,7 @@ def test_evidence_of_a_finding_is_said_in_a_line(trace: Trace) -> None:
 
     evidence = {
         "in": ["buf16 finite", "<b>"],
-        "out": ["NaN 4,992 of 8,192"],
+        "out": ["NaN in 4,992 of 8,192 elements"],
         "inside": "Nothing inside can be seen.",
         "step": 2,
     }
@@ -227,7 +227,7 @@ def test_evidence_of_a_finding_is_said_in_a_line(trace: Trace) -> None:
     template = render.environment().get_template("overview/page.html")
     html = template.render(overview=shown, frame=frame(shown.counts), section="Overview", import_map="")
     assert "<li>buf16 finite</li><li>&lt;b&gt;</li>" in html
-    assert "NaN 4,992 of 8,192" in html
+    assert "NaN in 4,992 of 8,192 elements" in html
     assert "Nothing inside can be seen." in html
     assert html.count("Nothing inside") == 1
     assert '<ol id="finding-links" hidden><li><a href="/x">title</a></li></ol>' in html

@@ -231,10 +231,12 @@ def test_the_summary_shows_what_went_in_and_out(opened: Open) -> None:
     log = ValueLog(program)
     log.call(program, buf0=PLUS, buf1=NAN)
     lines = summary_text(opened(log.end())).split("\n")
-    assert lines[0] == "✖ fp32 overflow in matmul (model.py:10) becomes NaN in softmax (model.py:11), step 0"
+    assert lines[0] == "✖ fp32 overflow in matmul (model.py:10) becomes NaN in softmax (model.py:11) in step 0"
     assert lines[1] == "  launch 1 of step 0"
-    assert lines[3].startswith("  matmul wrote buf0: +inf 3 of 64, first at 2; else largest 1 (float32)")
-    assert any(line.startswith("  softmax (in a kernel of 2 operators) wrote buf1: NaN 5") for line in lines)
+    assert lines[3].startswith(
+        "  matmul wrote buf0: +inf in 3 of 64 elements, first at 2; largest finite magnitude 1 (float32)"
+    )
+    assert any(line.startswith("  softmax (in a kernel of 2 operators) wrote buf1: NaN in 5") for line in lines)
     assert max(map(len, lines)) <= 100
 
 

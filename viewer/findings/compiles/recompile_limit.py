@@ -2,8 +2,8 @@
 on; with `fullgraph=True` the call raises an error instead. That error makes the finding critical when it ended the
 program, and information only when the program caught it and went on. Logs in which the same frame reached the limit
 share one finding. It includes the recompiles of the frame before the limit, with their share of the time of all steps
-of the log. If the time between calls of compiled graphs in which the frame runs since takes at least 25 % and 2 ms of
-each typical step, the finding tells it."""
+of the log. If the time between calls of compiled graphs in which the frame has run since then takes at least 25 % and 2
+ms of each typical step, the finding says so."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """In a judged step, a launch read a buffer whose contents are not those that its producer wrote in the same call,
 although no launch should have changed them: its memory was reused too early. Or a launch was given the memory of one
 buffer for another that it writes. Or a launch read, or the call returned, a buffer to which nothing was written. A
-launch that read it may be right; it got wrong inputs."""
+launch that read such a buffer may be correct itself, because it got wrong inputs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """In a judged step, compiled and eager code differ, and the compiled value is the one that agrees with float64. Eager
-code rounds in between, or overflows, where the kernel does not. This is no error of the compiler."""
+code rounds in between, or overflows, where the kernel does not. This is not a compiler error."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A compiled graph and the same graph in eager mode, on copies of the same inputs, gave results that rounding does
-not explain: other values, dtypes or shapes, a change of an input that is missing or wrong, or tensors that share
-memory in one and not in the other. The error against float64 decides: the compiled one is held against that of
-eager mode and against the effect of rounding errors after every operation. A difference of requires_grad alone is
-a warning, and strides alone do not count. With --judge-layers the graphs between Dynamo and the kernels ran on the
-same inputs as well, and the first of them that differs is named, with the nodes that it changed. It is information
-only if float64 agrees with the compiled result, so that eager mode is the one that is off. There is one finding
-per compiled graph and direction."""
+"""A compiled graph and the same graph in eager mode, on copies of the same inputs, gave results that rounding does not
+explain: different values, dtypes or shapes, a change of an input that is missing or wrong, or tensors that share memory
+in one and not in the other. The error against float64 decides: the compiled one is compared with that of eager mode and
+with the effect of rounding errors after every operation. A difference of requires_grad alone is a warning, and strides
+alone do not count. With --judge-layers the graphs between Dynamo and the kernels ran on the same inputs as well, and
+the first of them that differs is named, with the nodes that it changed. It is information only if float64 agrees with
+the compiled result, so that eager mode is the one that is off. There is one finding per compiled graph and
+direction."""
 
 from __future__ import annotations
 

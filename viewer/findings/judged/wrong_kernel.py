@@ -1,4 +1,4 @@
-"""A launch of a judged step wrote something else than PyTorch's own operators compute from the inputs that it read.
+"""A launch of a judged step wrote something other than PyTorch's own operators compute from the inputs that it read.
 The error against float64 exceeds what rounding explains: a multiple of the error of eager code, and of the change when
 the inputs move by half a unit in the last place. Earlier errors do not count, because the inputs are those that were
 read. Two kernels are named if one of them is wrong and the value between them could not be judged."""

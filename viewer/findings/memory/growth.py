@@ -4,12 +4,12 @@ off (the holders are then unknown). Two patterns are not growth: buffers that on
 warm-up and optimizer state do; and a sliding window, where buffers of earlier steps were freed after the same number of
 steps. Buffers with the same holders share one finding; buffers without a known holder each have their own. The finding
 is a warning from 1 MiB per step, or from 64 KiB per step if that is 1 % of the peak of the run. Smaller growth is
-information only, and growth under 4 KiB per step, such as losses and metrics in a list, is not reported. Also told, for
-information, are buffers of forward graphs in training that each step from the first to the last left behind, in six
-steps or more, and that were freed only after the last call, as when the function returns that keeps them. And so are
-tensors that six or more successive calls of a forward graph saved for a backward pass, and that stayed alive together
-although none came, from 256 KiB and a tenth of the peak on; from 1 MiB and half of the peak on this is a warning. An
-evaluation without torch.no_grad() whose losses are summed up is a usual cause."""
+information only, and growth under 4 KiB per step, such as losses and metrics in a list, is not reported. Also reported
+for information are buffers of forward graphs in training that each step from the first to the last left behind, in six
+steps or more, and that were freed only after the last call, as when the function that keeps them returns. Tensors that
+six or more successive calls of a forward graph saved for a backward pass, and that stayed alive together although no
+backward pass ran, are reported from 256 KiB and a tenth of the peak on; from 1 MiB and half of the peak on this is a
+warning. An evaluation without torch.no_grad() whose losses are summed up is a usual cause."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A reordering pass of the scheduler updates its memory figures after each swap, and the updated figures differ from a
-full recomputation. There is one finding per pass of each compiled graph. It is information only when just the peak
-differs and the difference is within the peak budget of the pass; otherwise it is a warning, because the pass decides by
-wrong figures."""
+full recomputation. There is one finding per pass of each compiled graph. It is information if only the peak differs and
+the difference is within the peak budget of the pass; otherwise it is a warning, because the pass then decides by wrong
+figures."""
 
 from __future__ import annotations
 

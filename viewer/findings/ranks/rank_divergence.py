@@ -5,7 +5,7 @@ critical, because the ranks then wait for each other forever. Names of process g
 to one. The finding is information where runs of equal width compile different programs from the first graph on, as the
 stages of a pipeline do, and none of them share parameters by DistributedDataParallel, or where ranks that train differ
 only in compiles of inference graphs, as for an evaluation on one rank, and the collectives of their shared groups
-agree. It also is information for results of caches, which depend on the rank that compiles first. Data that one rank
+agree. It is also information for results of caches, which depend on the rank that compiles first. Data that one rank
 did not log is not a difference. The last log of each rank is compared, and there is one finding per aspect."""
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""A parameter that DistributedDataParallel keeps alike on all ranks of its process group has other values on some of
-them, so that the ranks train different models. The finding names the first step of training in which a parameter
-differs, by the digests of what the forward pass first read in the step, the parameter, and the ranks that have other
-values than most ranks, if most ranks agree. Gradients that were not averaged are a usual cause, because the program
-called the wrapped module itself or left out the average, as are other values at the start, and a change that one rank
-made. Where the program averages gradients without DistributedDataParallel, the finding is a warning: some parameters
-of a graph were equal on all ranks and then differ, while others change and stay equal, and none differed from the
-start, as the parts of a tensor do. Buffers, such as the statistics of a batch norm, are compared if
-DistributedDataParallel is told not to broadcast them; they are told for information, because ranks only evaluate
+"""A parameter that DistributedDataParallel keeps equal on all ranks of its process group has different values on some
+of them, so that the ranks train different models. The finding names the first step of training in which a parameter
+differs, by the digests of what the forward pass first read in the step, the parameter, and the ranks whose values
+differ from those of most ranks, if most ranks agree. Gradients that were not averaged are a usual cause, because the
+program called the wrapped module itself or left out the average, as are other values at the start, and a change that
+one rank made. Where the program averages gradients without DistributedDataParallel, the finding is a warning: some
+parameters of a graph were equal on all ranks and then differ, while others change and stay equal, and none differed
+from the start, as the parts of a tensor do. Buffers, such as the statistics of a batch norm, are compared if
+DistributedDataParallel is told not to broadcast them; they are reported for information, because ranks only evaluate
 differently. Parameters that DistributedDataParallel is told to ignore, sharded ones, gradients, and models whose hook
-averages parameters from time to time are not compared. Where it wraps several modules, ranks must have been equal
-once, and of modules that share a compiled graph the first in each step is compared. There is one finding per process
+averages parameters from time to time are not compared. Where it wraps several modules, ranks must have been equal once,
+and of modules that share a compiled graph the first in each step is compared. There is one finding per process
 group."""
 
 from __future__ import annotations

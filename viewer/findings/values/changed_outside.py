@@ -1,8 +1,8 @@
 """An input of a graph changed between two calls although it stayed in its memory and no launch of the log writes this
-memory: code outside of the recorded graphs did, through this tensor or another one that shares its memory. Told, for
-information, are buffers of modules that had the same bits in three or more calls and then changed, and parameters that
-did if the log has no backward pass, because optimizers write parameters. Also told is an input of 16 or more floating-
-point elements, which is not in the memory of a parameter, whose standard deviation was multiplied by the same factor
+memory: code outside of the recorded graphs did, through this tensor or another one that shares its memory. Reported for
+information are buffers of modules that had the same bits in three or more calls and then changed, and parameters that
+did if the log has no backward pass, because optimizers write parameters. An input of 16 or more floating-point elements
+is reported, too, if it is not in the memory of a parameter and its standard deviation was multiplied by the same factor
 three or more times in a row, from call to call or, where the calls take turns with parts of the same memory, from round
 to round. This is a warning if the mean was not multiplied by this factor, or if the factor is below 0.1 or above 10:
 the program transforms the same data in place again and again. Otherwise the state may be meant to decay, so the finding
@@ -133,7 +133,7 @@ def _finding(trace: Trace, change: Change) -> Timed:
     between = f"between launch {was.launch} of step {one.steps[earlier]} and launch {launch} of step {step}"
     if change.factor is None:
         title = f"{name}{place(source)} changed {between}, although no recorded launch writes it"
-        before = f"it had the same bits in the {plural(at, 'call')} before"
+        before = f"It had the same bits in the {plural(at, 'call')} before"
     else:
         by = number(float(f"{change.factor:.3g}"))
         title = f"Code outside of the graphs multiplies {name}{place(source)} by {by} in place between the calls"

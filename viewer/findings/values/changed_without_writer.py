@@ -43,9 +43,11 @@ def _finding(trace: Trace, change: ChangedValue) -> Timed:
     hint = [] if row.moment == "after" else [_HINT]
     if row.moment == "after":
         line = place(source_line(sites[row.site]))
-        title = f"The custom operator {operator_name(kernel)} changed {name} without declaring it{line}, {where.text}"
+        title = (
+            f"The custom operator {operator_name(kernel)} changed {name} without declaring it{line}, in {where.text}"
+        )
     else:
-        title = f"{name} changed although no launch wrote it, before {where.text}: {kernel}"
+        title = f"{name} changed before {where.text}, {kernel}, although no launch wrote it"
     return where.time_unix_ns, Finding(
         kind="changed_without_writer",
         severity="critical",

@@ -71,7 +71,7 @@ def _finding(dead: list[Subject]) -> Timed:
         severity="warning",
         title=f"{subject.name}, the output of {fused(subject.site)}{subject.line}, is zero everywhere in every step",
         proof=[
-            f"{course.numel:,} of {course.numel:,} elements are zero in {plural(len(course.steps), 'step')},"
+            f"All {course.numel:,} elements are zero in {plural(len(course.steps), 'step')},"
             f" {course.steps[0]} to {course.steps[-1]}",
             *others_text(len(dead) - 1, "behind a rectifier stayed zero in every step"),
         ],

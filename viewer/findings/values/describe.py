@@ -63,12 +63,12 @@ def number(value: float | int | None) -> str:
 
 
 def describe(name: str, row: ValueRow) -> str:
-    """Return ``buf17 NaN 4,992 of 8,192, first at [0, 0, 3, 17]`` or ``buf16 finite, largest 65,504 (…)``."""
+    """Return ``buf17 NaN in 4 of 8 elements, first at [0, 3]`` or ``buf16 finite, largest magnitude 65,504 (…)``."""
     return f"{_named(name, row)} {_content(row)}"
 
 
 def sentence(subject: str, verb: str, name: str, row: ValueRow) -> str:
-    """Return what a launch read or wrote, such as ``matmul wrote buf3: +inf 5 of 8,192, first at 0``."""
+    """Return what a launch read or wrote, such as ``matmul wrote buf3: +inf in 5 of 8,192 elements``."""
     return f"{subject} {verb} {_named(name, row)}: {_content(row)}"
 
 
@@ -84,18 +84,18 @@ def _content(row: ValueRow) -> str:
     if row.numel == 0:
         return "is empty"
     is_sample = row.looked_at < row.numel
-    of = f"the sample of {row.looked_at:,} (of {row.numel:,})" if is_sample else f"{row.numel:,}"
+    of = f"{row.looked_at:,} sampled elements (of {row.numel:,})" if is_sample else f"{row.numel:,} elements"
     least = "at least " if row.at_least else ""
-    counts = [f"{term} {least}{count:,} of {of}" for name, term in _TERMS.items() if (count := getattr(row, name))]
+    counts = [f"{term} in {least}{count:,} of {of}" for name, term in _TERMS.items() if (count := getattr(row, name))]
     if not counts:
-        zeros = f", {row.zero:,} of {of} zero" if row.zero else ""
+        zeros = f", zero in {row.zero:,} of {of}" if row.zero else ""
         return f"finite{' in ' + of if is_sample and not zeros else ''}{zeros}{_largest(row)}"
     first = row.first_bad_index if row.first_bad_index is not None else row.first_bad
     where = f", first at {first}" if first is not None else ""
-    return ", ".join(counts) + where + (_largest(row, "; else largest ") if row.largest is not None else "")
+    return ", ".join(counts) + where + (_largest(row, "; largest finite magnitude ") if row.largest is not None else "")
 
 
-def _largest(row: ValueRow, before: str = ", largest ") -> str:
+def _largest(row: ValueRow, before: str = ", largest magnitude ") -> str:
     if row.largest is None:
         return ""
     limit = LIMITS.get(row.dtype)
@@ -159,7 +159,7 @@ def inside(site: SiteRow) -> str | None:
         return None
     rest = f", and {len(names) - _MOST_OPERATORS:,} more" if len(names) > _MOST_OPERATORS else ""
     listed = ", ".join(names[:_MOST_OPERATORS])
-    return f"one kernel computes {len(names)} operators ({listed}{rest}): the values inside it are not recorded"
+    return f"One kernel computes {len(names)} operators ({listed}{rest}): the values inside it are not recorded"
 
 
 def lines(site: SiteRow) -> list[str]:

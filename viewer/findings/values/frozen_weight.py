@@ -1,10 +1,10 @@
 """A weight of which `torch._inductor.config.freezing` made a constant of a graph changed later, and the graph ran with
 the old constant. Freezing computes with the weights at the moment of the compile: transposed, folded and reordered
-copies of them do not follow. Weights that the graph uses as they are follow, and are not told. The finding names the
-weights of a graph and the step of the first call after the first change. Changes that autograd does not count, as
+copies of them do not follow. Weights that the graph uses unchanged do follow, and are not reported. The finding names
+the weights of a graph and the step of the first call after the first change. Changes that autograd does not count, as
 through `.data`, are seen only when the recording ends, so that their step is unknown; the finding is then a warning,
-because all calls may have been before the change. Compile again after weights have changed
-(`torch.compiler.reset()`), or without freezing."""
+because all calls may have been before the change. Compile again after changing weights (`torch.compiler.reset()`), or
+without freezing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _finding(evidence: Evidence, one: FrozenChanges) -> Timed:
     return one.time_unix_ns, Finding(
         kind="frozen_weight",
         severity="critical" if seen else "warning",
-        title=f"{title}, and the graph goes on with its old constant",
+        title=f"{title}, and the graph still uses its old constant",
         proof=proof,
         rule=rule_of(__doc__),
         evidence={"weights": one.names, "step": one.step},

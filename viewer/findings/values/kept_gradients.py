@@ -31,8 +31,8 @@ def _finding(evidence: Evidence, one: NeverCleared) -> Timed:
         severity="warning",
         title=f"The gradients of {one.name}{place(source)} are never set to zero and add up from step to step",
         proof=[
-            f"after each of {one.kept:,} steps the gradients were still there when the next backward pass began;"
-            " call zero_grad() before it"
+            f"After each of {one.kept:,} steps the gradients were still there when the next backward pass began;"
+            " call zero_grad() before it."
         ],
         rule=rule_of(__doc__),
         evidence={"optimizer": one.name, "kept": one.kept, "cleared": 0},

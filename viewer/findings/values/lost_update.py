@@ -138,7 +138,7 @@ def _unmoved(trace: Trace, subjects: list[Subject]) -> Timed:
             f" {course.dtype} rounds the additions away"
         ),
         proof=[
-            f"its elements of up to {number(largest)} had the same bits after each update; an addition of less than"
+            f"Its elements of up to {number(largest)} had the same bits after each update; an addition of less than"
             f" {number(spacing(largest, course.dtype) / 2)} has no effect there",
             *others_text(len(names) - 1, "never changed either"),
         ],

@@ -1,5 +1,5 @@
 """Two launches of one site read tensors that are equal in every bit, by their digests, and wrote tensors that are not:
-the kernel gives other results from time to time. The first such launch of a log is named, with what its code shows. It
+the kernel does not always give the same results. The first such launch of a log is named, with what its code shows. It
 is a warning if a compiled kernel has no atomic additions, whose order is not fixed; with them, and for operators whose
 code is not in the log, it is information. Launches that may use random numbers or leave memory unwritten are never
 named, nor are collectives and operators of other libraries, which may keep a state. All elements of all tensors that
@@ -23,7 +23,7 @@ from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
 from stepscope.viewer.values.queries.values import has_values, values_of
 
-SUMMARY = "A kernel gave other results from the same inputs"
+SUMMARY = "A kernel gave different results for the same inputs"
 TITLE_IS_MEASURED = True
 
 OPERATORS = ("extern_kernels.", "aten.", "torch.ops.aten.", "prims.", "torch.ops.prims.", "torch.ops.mkldnn.")
@@ -67,18 +67,18 @@ def _finding(trace: Trace, sites: list[tuple[SiteRow, str]], found: dict[int, li
     inputs = sum(one.role != "out" for one in site.arguments)
     others = list(dict.fromkeys(other.kernel for other, _ in sites[1:]))
     proof = [
-        f"launch {first.earlier} (step {earlier.step}) and launch {first.launch} (step {first.step}) read the same bits"
-        f" in {plural(inputs, 'tensor')} and wrote other bits to {names_text(buffers)}",
+        f"Launch {first.earlier} (step {earlier.step}) and launch {first.launch} (step {first.step}) read the same bits"
+        f" in {plural(inputs, 'tensor')} and wrote different bits to {names_text(buffers)}.",
         f"{describe(names[first.argument], rows[first.earlier_value])}, after launch {first.earlier}",
         f"{describe(names[first.argument], rows[first.value])}, after launch {first.launch}",
         _why(site, causes),
     ]
     if others:
-        proof.append(f"{plural(len(sites) - 1, 'other launch site')} did so too: {names_text(others)}")
+        proof.append(f"The same happened at {plural(len(sites) - 1, 'other launch site')}: {names_text(others)}")
     return where.time_unix_ns, Finding(
         kind="nondeterministic",
         severity="warning" if site.kind in _COMPILED and not causes else "info",
-        title=f"{site.kernel} gave other results from the same inputs{place(source)}",
+        title=f"{site.kernel}{place(source)} gave different results for the same inputs",
         proof=proof,
         links=[
             open_launch(first.launch),
@@ -111,7 +111,10 @@ def _launched(site: SiteRow, found: dict[int, list[OtherBits]]) -> str:
 
 def _why(site: SiteRow, causes: list[Cause]) -> str:
     if causes:
-        return f"its code uses {' and '.join(causes)}"
+        return f"Its code uses {' and '.join(causes)}."
     if site.kind in _COMPILED:
-        return "its code shows neither atomic additions nor random numbers: it may race, or read what nothing wrote"
-    return "the log does not hold what this operator computes inside"
+        return (
+            "Its code shows neither atomic additions nor random numbers: it may have a data race, or read uninitialised"
+            " memory."
+        )
+    return "The log does not contain what this operator computes internally."

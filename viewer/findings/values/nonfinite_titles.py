@@ -48,34 +48,34 @@ class Told:
     def title(self) -> str:
         """Return the cause, then the effect: ``fp16 overflow in matmul (a.py:3) becomes NaN in softmax (a.py:5)``."""
         back = self.case.came_back
-        return self._title() + (f", and NaN later comes in with {self._came_in(back.hop)}" if back else "")
+        return self._title() + (f", and NaN later enters with {self._came_in(back.hop)}" if back else "")
 
     def _title(self) -> str:
         case, hop = self.case, self.case.hop
         written, name, op, at = hop.row.moment == "after", self._label(hop), self._name(hop), self._at(hop)
         words = text.what(nan_rows(hop.flow) if case.is_nan and written else [hop.row])
         steps = steps_text(sorted(case.steps) or [hop.flow.step])
+        is_both = " and " in words
+        are = "are" if is_both else "is"
         if case.how == "came in":
-            first_use = "no recorded launch uses it" if hop.argument.argument < 0 else f"first used in {op}{at}"
-            first_use += ", in a kernel that tests for NaN and passes none on" if self.tracer.stops(hop) else ""
-            return f"{words} came in with {self._came_in(hop)}, {steps}: {first_use}"
+            first_use = "no recorded launch uses it" if hop.argument.argument < 0 else f"it is first used in {op}{at}"
+            first_use += ", whose kernel tests for NaN and propagates none" if self.tracer.stops(hop) else ""
+            return f"{words} {'enter' if is_both else 'enters'} with {self._came_in(hop)} in {steps}: {first_use}"
         if not written:
-            return f"{words} first seen in input {name} of {op}{at}, {steps}"
+            return f"{words} {are} first seen in input {name} of {op}{at} in {steps}"
         if case.how == "not known":
-            return f"{words} first seen in the output of {op}{at}, {steps}{self._before()}"
+            return f"{words} {are} first seen in the output of {op}{at} in {steps}{self._before()}"
         if case.grown_from is not None:
             return self._grown(case.grown_from, f"{op}{at}", steps)
         if is_overflow(self.tracer, hop):
-            return f"{short_dtype(hop.row.dtype)} overflow in {op}{at}, {steps}"
+            return f"{short_dtype(hop.row.dtype)} overflow in {op}{at} in {steps}"
         if (masked := self._masked(hop)) is not None:
             mask, rows, count = masked
             where = f"leaves only -inf in {rows:,} of {count:,} rows" if rows else "may leave only -inf in a row"
-            return f"{words} is made in {op}{at}, {steps}: {mask} {where}"
+            return f"{words} is produced by {op}{at} in {steps}: {mask} {where}"
         if (constant := self.tracer.constant(hop)) is not None:
-            return (
-                f"{words} {'come' if ' and ' in words else 'comes'} from {constant} in the kernel of {op}{at}, {steps}"
-            )
-        return f"{words} {'are' if ' and ' in words else 'is'} made in {op}{at}, {steps}"
+            return f"{words} {'come' if is_both else 'comes'} from {constant} in the kernel of {op}{at} in {steps}"
+        return f"{words} {are} produced by {op}{at} in {steps}"
 
     def proof(self) -> list[str]:
         """Return what the first launch read and wrote, or what the first and the last launch wrote."""
@@ -85,20 +85,22 @@ class Told:
         if grown is not None:
             return [self._wrote(grown.first), self._wrote(hop), *self._overflows()]
         read = "; ".join(text.read(hop.flow.inputs, self._namer(hop))[:_MOST_READ])
-        inputs = [f"the inputs of {self._name(hop)} are {read}"] if read else []
+        inputs = [f"Inputs of {self._name(hop)}: {read}"] if read else []
         back = self.case.came_back
-        came_back = [f"later in the step, {text.describe(self._label(back.hop), back.hop.row)} came in"] if back else []
+        came_back = (
+            [f"This entered later in the step: {text.describe(self._label(back.hop), back.hop.row)}"] if back else []
+        )
         return [*inputs, self._wrote(hop), *self._kept(hop), *came_back]
 
     def _overflows(self) -> list[str]:
         places = dict.fromkeys(f"{self._name(hop)}{self._at(hop)}" for hop in self.case.overflows)
-        return [f"values also overflow in {place} in the same call" for place in places]
+        return [f"Values also overflow in {place} in the same call." for place in places]
 
     def _kept(self, hop: Hop) -> list[str]:
         """Return a line about each input of the graph that a launch only writes, and maybe not completely."""
         named = self._namer(hop)
         return [
-            f"the content of {named(label)} before the launch was not read, and elements that it does not write keep it"
+            f"The content of {named(label)} before the launch was not read, and elements that it does not write remain."
             for label in map(text.label, kept_by_unwritten(hop.flow))
         ]
 
@@ -123,13 +125,13 @@ class Told:
         words, name, op, at = text.what([first.row]), self._label(first), self._name(first), self._at(first)
         becomes = "become" if " and " in words else "becomes"
         if first.row.moment == "before" and grown.how == "came in":
-            return f"{words} that came in with {name} {becomes} NaN in {where}, {steps}"
+            return f"{words} that entered with {name} {becomes} NaN in {where} in {steps}"
         if first.row.moment == "before":
-            return f"{words} in input {name} of {op}{at} {becomes} NaN in {where}, {steps}"
+            return f"{words} in input {name} of {op}{at} {becomes} NaN in {where} in {steps}"
         if is_overflow(self.tracer, first):
-            return f"{short_dtype(first.row.dtype)} overflow in {op}{at} becomes NaN in {where}, {steps}"
+            return f"{short_dtype(first.row.dtype)} overflow in {op}{at} becomes NaN in {where} in {steps}"
         constant = self.tracer.constant(first)
-        return f"{words} from {f'{constant} in ' if constant else ''}{op}{at} {becomes} NaN in {where}, {steps}"
+        return f"{words} from {f'{constant} in ' if constant else ''}{op}{at} {becomes} NaN in {where} in {steps}"
 
     def _masked(self, hop: Hop) -> tuple[str, int, int] | None:
         """Return the mask that leaves no finite element in rows of a softmax, the number of these rows, and of all.
@@ -156,7 +158,7 @@ class Told:
         return f"; the {text.what([first.row])} in {self._label(first)} was there before"
 
     def _wrote(self, hop: Hop) -> str:
-        """Return a line such as ``softmax (in a kernel of 11 operators) wrote buf4: NaN 118 of 8,192, first at 0``."""
+        """Return a line such as ``softmax (in a kernel of 11 operators) wrote buf4: NaN in 118 of 8,192 elements``."""
         site, label = self.tracer.site(hop.flow.site), self._label(hop)
         if hop.row.moment == "before":
             return text.sentence(self._name(hop), "read", label, hop.row)
@@ -202,10 +204,10 @@ class Told:
         return self.tracer.phase(self.tracer.site(hop.flow.site).graph) == "backward"
 
     def _came_in(self, hop: Hop) -> str:
-        """Return text like ``gradient of output 0 (tangents_1) of graph 0/0 backward``."""
+        """Return text like ``the gradient of output 0 (tangents_1) of graph 0/0 backward``."""
         name, role = self._label(hop), self._role(hop)
         known = name if name.startswith(f"{role} of ") else f"{role} {name}"
-        return f"{known} of {self._graph(hop)}"
+        return f"the {known} of {self._graph(hop)}"
 
     def _graph(self, hop: Hop) -> str:
         graph = graph_row(self.tracer.trace, self.tracer.site(hop.flow.site).graph)

@@ -1,6 +1,6 @@
-"""A forward call that ran again in a backward pass, as activation checkpointing lets it, left other activations than
-the first time, so that the gradients belong to another forward pass. The two calls are those of one graph in one step
-that share the most inputs; if several do, none is compared. An activation counts as other if its bits and its
+"""A forward call that ran again in a backward pass, as activation checkpointing lets it, left different activations
+than the first time, so that the gradients belong to another forward pass. The two calls are those of one graph in one
+step that share the most inputs; if several do, none is compared. An activation counts as different if its bits and its
 statistics differ: those of floating-point tensors by more than a thousandth. Inputs that the call changes, such as
 running means, do not count. The finding names the tensor at which the two calls first differ. Random numbers that are
 not restored, a changed input, and state that the first call changed are usual causes. There is one finding per line of
@@ -65,12 +65,12 @@ def _finding(trace: Trace, others: list[OtherActivations]) -> Timed:
     if len(others) > 1:
         count = len({one.graph for one in others})
         graphs = plural(count, "graph") if count > 1 else "this graph"
-        proof.append(f"{plural(len(others), 'call')} of {graphs} ran again with other activations")
+        proof.append(f"{plural(len(others), 'call')} of {graphs} ran again with different activations")
     return where.time_unix_ns, Finding(
         kind="other_recomputation",
         severity="critical",
-        title=f"The backward pass recomputed {kept.name}, the output of {fused(site)}{place(source)}, with other values"
-        f" than the forward pass: {_why(trace, first, sites[cause.now.site])}",
+        title=f"The backward pass recomputed {kept.name}, the output of {fused(site)}{place(source)}, with values that"
+        f" differ from those of the forward pass: {_why(trace, first, sites[cause.now.site])}",
         proof=proof,
         links=[
             open_launch(kept.now.launch),

@@ -172,7 +172,7 @@ def _title(trace: Trace, verdict: _Verdict, site: SiteRow) -> str:
     pair = verdict.pair
     read, written = (program_name(trace, pair.graph, view.name) for view in (pair.read, pair.written))
     verb = "is" if verdict.severity == "critical" else "may be"
-    who = read if read == written else f"input {read}, which shares memory with output {written},"
+    who = read if read == written else f"Input {read}, which shares memory with output {written},"
     return f"{who} {verb} overwritten while it is still read, by {fused(site)}{places(site)}"
 
 
