@@ -46,5 +46,5 @@ def test_what_is_kept_for_no_backward_pass(scripts: Scripts, tmp_path: Path, eva
     assert [(one.kind, one.severity) for one in found] == [("growth", "warning")] * is_told
     for one in found:
         assert one.title.startswith("Graph 0/0 forward kept ")
-        assert one.title.endswith(" for a backward pass that did not come")
+        assert one.title.endswith(" for a backward pass that did not run")
         assert one.evidence["share"] > 0.5

@@ -94,7 +94,8 @@ def title(row: AspectRow, first: FirstDifference) -> str:
         groups = "; ".join(names)
         programs = "Ranks compile different programs, as the stages of a pipeline do"
         return f"{programs} ({groups}): their {WHAT[row.aspect]} differ"
+    begins = f": {first.text}" if row.aspect == "times" else f", first in {first.text}"
     *others, last = [f"those of {name}" for name in names[1:]]
     if others:
-        return f"The {WHAT[row.aspect]} of {names[0]}, {', '.join(others)} and {last} differ: {first.text}"
-    return f"The {WHAT[row.aspect]} of {names[0]} differ from {last}: {first.text}"
+        return f"The {WHAT[row.aspect]} of {names[0]}, {', '.join(others)} and {last} differ{begins}"
+    return f"The {WHAT[row.aspect]} of {names[0]} differ from {last}{begins}"
