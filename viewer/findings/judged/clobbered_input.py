@@ -33,20 +33,22 @@ def _finding(evidence: Evidence, group: list[ClobberedInputRow]) -> Timed:
     writer, writer_kernel = _launch(trace, row, row.writer)
     if row.is_unwritten_result:
         what = f"returns {name}, to which nothing was written"
-        proof = [f"the code allocates {row.buffer} for a value of the graph, and no launch of the call wrote to it"]
+        proof = [f"The code allocates {row.buffer} for a value of the graph, and no launch of the call wrote to it."]
     elif not row.is_written:
         what = f"reads {name}, to which nothing was written"
-        proof = [f"no launch of the call wrote to {row.buffer} before launch {row.launch}"]
+        proof = [f"No launch of the call wrote to {row.buffer} before launch {row.launch}."]
     elif row.producer is not None and row.producer == row.writer:
         what = f"was given the memory of {name} for something else that it writes"
-        proof = [f"launch {producer} wrote a buffer that begins at the same address as {row.buffer}"]
+        proof = [f"Launch {producer} wrote a buffer that begins at the same address as {row.buffer}."]
     elif row.is_result:
         what = f"overwrites {name}, which the call returns as {producer_kernel or 'the caller'} wrote it"
-        proof = [f"launch {producer} wrote it, and launch {writer or row.launch} wrote to its memory before the return"]
+        proof = [
+            f"Launch {producer} wrote it, and launch {writer or row.launch} wrote to its memory before the return."
+        ]
     else:
         what = f"reads {name}, which is not what {producer_kernel or 'the caller'} wrote"
         by = f"launch {writer} ({writer_kernel}) wrote to its memory" if writer else "no launch wrote to its memory"
-        proof = [f"{f'launch {producer} wrote it' if producer else 'it was given'}; in between, {by}"]
+        proof = [f"{f'Launch {producer} wrote it' if producer else 'The caller passed it'}; in between, {by}."]
     seen = f"in {plural(len(group), 'call')}"
     graph = graph_row(trace, row.graph) if row.is_unwritten_result else None
     subject = f"graph {graph_label(row.graph, graph.compile_id, graph.phase)}" if graph is not None else row.kernel
