@@ -26,6 +26,7 @@ from stepscope.tracer.judge.record import members_of, node_of, nodes_in
 from stepscope.tracer.judge.stored import StoredValues, Value, written_nodes
 from stepscope.tracer.judge.targets import (
     CannotJudge,
+    calls_with_what_shares,
     decides,
     doubled,
     function_of,
@@ -229,7 +230,11 @@ class Run:
         roots = {stored.root(name) for name in written_nodes(node)}
         copies = {root: copied(self._values[step.needs[root]]) for root in roots}
 
+        shares = calls_with_what_shares(node.target)
+
         def operand(name: str) -> Any:
+            if shares and stored.root(name) in copies:
+                return self._view(name, copies, step)
             return self._values[step.needs[name]]
 
         given, kwargs = self._arguments(mutator, operand)

@@ -12,7 +12,13 @@ from typing import Literal
 
 from stepscope.tracer.judge.record import nodes_in
 from stepscope.tracer.judge.stored import StoredValues, Value, written_nodes
-from stepscope.tracer.judge.targets import DRAWS, CannotJudge, draws_random_numbers, function_of
+from stepscope.tracer.judge.targets import (
+    DRAWS,
+    CannotJudge,
+    calls_with_what_shares,
+    draws_random_numbers,
+    function_of,
+)
 
 StepKind = Literal["leaf", "number", "constant", "call", "same", "view", "mutation"]
 MOST_STEPS = 400
@@ -110,7 +116,11 @@ def _mutation(stored: StoredValues, value: Value) -> Step:
         raise CannotJudge(f"{node.target.removeprefix('op:')} {DRAWS}")
     function_of(node.target)
     needs = _needs(stored, mutator)
-    for name in written_nodes(node):
+    remade = list(written_nodes(node))
+    if calls_with_what_shares(node.target):
+        roots = {stored.root(name) for name in remade}
+        remade += [name for name in needs if name not in remade and stored.root(name) in roots]
+    for name in remade:
         root = stored.root(name)
         needs[root] = Value(root, stored.state_at(root, mutator))
         while name != root:  # the arguments of the views are used to make them anew

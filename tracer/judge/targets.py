@@ -134,6 +134,11 @@ def written_arguments(target: str) -> tuple[int, ...]:
     return tuple(n for n, one in arguments if one.alias_info is not None and one.alias_info.is_write)
 
 
+def calls_with_what_shares(target: str) -> bool:
+    """Return whether an operator is called with arguments that share memory, instead of being lowered to a kernel."""
+    return target.startswith("op:") and not target.startswith(("op:aten.", "op:prims."))
+
+
 @cache
 def viewed_argument(target: str) -> int | None:
     """Return the position of the argument whose memory the only result of an operator shares, or None."""

@@ -272,6 +272,23 @@ def _(x: Any) -> Any:
     return lowering.lowerings[aten.mul.Tensor](x, factor)
 
 
+@torch.library.custom_op("stepscope_tests::reverse_into", mutates_args=("target",))
+def reverse_into(source: Tensor, target: Tensor) -> None:
+    for position in range(len(source)):
+        target[len(source) - 1 - position] = source[position]
+
+
+def same_argument() -> Any:
+    """A pass removes the clone, and the operator gets one tensor twice, for what it reads and for what it writes."""
+
+    def run(x: Tensor) -> Tensor:
+        y = x.clone()
+        reverse_into(y, x)
+        return x * 2
+
+    return torch.compile(run)(torch.arange(8.0))
+
+
 def wrong_kernel() -> Any:
     def run(x: Tensor) -> Tensor:
         doubled: Tensor = twice(x)
@@ -288,6 +305,7 @@ JUDGED: dict[str, Program] = {
     "judged_lost_windows": lost_between_windows,
     "judged_kernel": wrong_kernel,
     "judged_backward": wrong_gradient,
+    "judged_same_argument": same_argument,
 }
 """Programs whose kernels are judged too; only that of `judged_kernel` is wrong."""
 LAYERED: tuple[Program, ...] = (

@@ -179,6 +179,7 @@ def test_a_wrong_pass_is_named(ran: tuple[Path, dict[str, str]], name: str) -> N
     [
         ("judged_lost_windows", ["dynamo", "aot"]),
         ("judged_backward", ["joint", "post_grad"]),
+        ("judged_same_argument", ["joint", "post_grad"]),
     ],
 )
 def test_the_layer_is_named_by_itself_where_no_kernel_is_wrong(
@@ -187,6 +188,8 @@ def test_the_layer_is_named_by_itself_where_no_kernel_is_wrong(
     (finding,), _ = read(ran, name)
     assert finding.evidence["appears_between"] == pair
     assert finding.evidence["changed_nodes"]
+    with open_trace(ran[0] / name) as trace:
+        assert not [one for one in all_findings(trace) if one.kind == "wrong_kernel"]
 
 
 def test_no_layer_is_looked_for_where_a_kernel_is_wrong(ran: tuple[Path, dict[str, str]]) -> None:
