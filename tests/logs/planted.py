@@ -81,7 +81,8 @@ def _layer_check(frame: Frame) -> LayerCheck:
     step = LayerStep("aot", "joint", "differs", f"{secret('difference')} differs")
     trial = SettingTrial("pattern_matcher", "False", "removes", f"raised {secret('exception')}")
     return LayerCheck("0/0", 0, "forward", "eager", "compiled", "differs", secret("reason"), 2, 1, frame, [difference],
-                      [step], [f"+{secret('node')} = {secret('fragment')}.default()"], [trial])  # fmt: skip
+                      [step], [f"+{secret('node')} = {secret('fragment')}.default()"], [trial], [frame],
+                      [f"+{secret('node')} = {secret('fragment')}.default()"])  # fmt: skip
 
 
 def planted(folder: Path) -> Path:

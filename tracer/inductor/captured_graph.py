@@ -15,6 +15,8 @@ from stepscope.tracer.inductor.sources.dynamo_graphs import parse_stack
 from stepscope.tracer.inductor.stats_toolchain import stands_for_another
 from stepscope.tracer.schema.process_ends import Frame
 
+TRANSFORMS = "the graph applies a transform of torch.func, such as vmap or grad"
+"""The obstacle that only Dynamo's graph has, and not the graph that AOTAutograd makes of it."""
 _LOCAL = re.compile(r"""\bL\[(['"])(.*?)\1\]""")
 _IN_PLACE = re.compile(r"[a-z0-9]_$|^setitem$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift)$")
 """Names of methods and functions that change their first argument."""
@@ -182,7 +184,7 @@ def _obstacle(node: Any) -> str | None:
         return None
     # An exception would leave the program inside of the transform, and a second forward mode may crash.
     if str(getattr(target, "__name__", "")).endswith("_increment_nesting"):
-        return "the graph applies a transform of torch.func, such as vmap or grad"
+        return TRANSFORMS
     if "c10d" in str(target) or str(getattr(target, "__module__", "")).startswith("torch.distributed"):
         return "the graph has a collective, in which the other ranks would have to take part again"
     return "the graph prints" if str(target) == "print" else None

@@ -204,8 +204,3 @@ class _Eager(Interpreter):
                 bound = dict(zip((one.name for one in arguments), args, strict=False)) | dict(kwargs)
                 return bound.get(changed[0].name)
         return result
-
-
-def lines_of(graph: GraphModule) -> list[str]:
-    """Return the nodes of a graph as text, one per line."""
-    return [node.format_node() or f"output {node.args}" for node in graph.graph.nodes]

@@ -93,7 +93,8 @@ def _relations(before: Side, after: Side, named: Named, position: int) -> list[T
         one, other = (_related(side.results, position, related) for side in (before, after))
         later = {index for index in other - one if index >= len(before.outputs) or index > position}
         for index in sorted(later):
-            found.append(_difference(named, position, what, f"it {_IS[what]} {named.names[index]}, and should not"))
+            text = f"it {_IS[what]} {named.names[index]}, and {_SHOULD_NOT[what]}"
+            found.append(_difference(named, position, what, text))
         for index in sorted(index for index in one - other if index >= len(before.outputs) or index > position):
             found.append(_difference(named, position, what, f"it no longer {_IS[what]} {named.names[index]}"))
     return found
@@ -103,6 +104,7 @@ def _related(results: Sequence[Any], position: int, related: Callable[..., bool]
     return {index for index in range(len(results)) if index != position and related(results, position, index)}
 
 
+_SHOULD_NOT: dict[Any, str] = {"alias": "should not", "identity": "should not be"}
 _IS: dict[Any, str] = {"alias": "shares memory with", "identity": "is the same tensor as"}
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from stepscope.tracer.inductor import captured_graph, eager_runs
-from stepscope.tracer.inductor.captured_graph import CapturedGraph
-from stepscope.tracer.inductor.compile_layers import CompileLayers
+from stepscope.tracer.inductor.captured_graph import TRANSFORMS, CapturedGraph
+from stepscope.tracer.inductor.compile_layers import CompileLayers, LayerMissing, running
 from stepscope.tracer.inductor.float64_mode import WIDER, Float64Mode, Rounding
 from stepscope.tracer.judge.backward_check import BackwardCheck, Before, gradients_of
 from stepscope.tracer.judge.clones import Clones, NotComparable, copies, with_gradients
@@ -116,6 +116,11 @@ class _EagerRun:
         self._sink, self._graph, self._call, self._args, self._layered = sink, graph, call, args, layered
         self._pristine: list[Any] | None = None
 
+    @property
+    def _begins_with_aot(self) -> bool:
+        """Whether the graph of AOTAutograd takes the place of Dynamo's, which cannot run twice."""
+        return self._graph.obstacle == TRANSFORMS and self._layered is not None
+
     def guarded(self, phase: Literal["forward", "backward"], function: Callable[[], None]) -> None:
         """Call `function`; if it cannot go on, say why, and check this call no further."""
         try:
@@ -134,7 +139,7 @@ class _EagerRun:
         self._write(phase, "not_compared", why, 0, [])
 
     def prepare(self) -> None:
-        if self._graph.obstacle is not None:
+        if self._graph.obstacle is not None and not self._begins_with_aot:
             raise NotComparable(self._graph.obstacle)
         if eager_runs.is_recording_a_device_graph():
             raise NotComparable("the call is being recorded into a CUDA graph")
@@ -172,7 +177,7 @@ class _EagerRun:
 
             found = self._in_layers((differences, off), before, after, lambda graph: self._in_layer(graph)[1], compare)
         self._conclude("forward", differences, off, len(after.results), RANDOM if is_random else None, found)
-        if not is_random:
+        if not is_random and not self._begins_with_aot:
             self.guarded("backward", lambda: self._watch_backward(clones, before, after))
 
     def _watch_backward(self, clones: Clones, before: Side, after: Side) -> None:
@@ -225,8 +230,9 @@ class _EagerRun:
         differences, off = different
         is_wrong = _is_worth_it(differences)
         if self._layered is not None and (is_wrong or off):
-            found = first_difference(before, after, lambda: run(self._layered), compare)
-            if found.is_inductors:
+            begin: Literal["dynamo", "aot"] = "aot" if self._begins_with_aot else "dynamo"
+            found = first_difference(before, after, lambda: run(self._layered), compare, begin)
+            if found.is_inductors and begin == "dynamo":
                 found.settings = tried(self._graph, self._inputs(), before, run, compare)
             return found
         if is_wrong and self._layered is None and self._kernels_are_right():
@@ -275,11 +281,25 @@ class _EagerRun:
 
     def _run(self, clones: Clones) -> list[Any]:
         try:
+            if self._begins_with_aot:
+                return self._run_aot(clones)
             return list(self._graph.module(*clones.values))
+        except LayerMissing:
+            raise NotComparable(f"{TRANSFORMS}, and AOTAutograd made a joint graph of forward and backward") from None
+        except NotComparable:
+            raise
         except Exception as error:  # not every operator that can be compiled runs in eager mode
             if is_out_of_memory(error):
                 raise
             raise NotComparable(f"the eager run raised {type(error).__name__}: {_first_line(error)}") from None
+
+    def _run_aot(self, clones: Clones) -> list[Any]:
+        assert self._layered is not None
+        with running("aot") as ran:
+            results = list(self._layered(*clones.values))
+        if not ran:
+            raise NotComparable(f"{TRANSFORMS}, and the one of AOTAutograd came from a cache")
+        return results
 
     # Records.
 
@@ -314,14 +334,16 @@ class _EagerRun:
         differences: list[TensorDifference], found: Found | None = None,
     ) -> None:  # fmt: skip
         graph = self._graph
+        right = "aot" if self._begins_with_aot else "eager"
         if verdict == "not_compared":
             self._sink.write(Skipped(self._what(phase), why or ""))
         self._sink.write(
             LayerCheck(
-                graph.compile_id, self._call, phase, "eager", "compiled", verdict, why, tensors,
+                graph.compile_id, self._call, phase, right, "compiled", verdict, why, tensors,
                 len({one.name for one in differences}), graph.frame, differences[:MOST_DIFFERENCES],
                 found.steps if found else [], found.nodes if found else [],
-                found.settings if found else [],
+                found.settings if found else [], found.lines if found else [],
+                found.change if found else [],
             )
         )  # fmt: skip
 

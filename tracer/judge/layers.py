@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from stepscope.tracer.inductor import numeric_settings
 from stepscope.tracer.inductor.captured_graph import CapturedGraph
@@ -14,18 +13,18 @@ from stepscope.tracer.inductor.compile_layers import (
     Layer,
     LayerMissing,
     keeping_graphs,
-    lines_of,
     running,
 )
+from stepscope.tracer.inductor.graph_changes import change_of, changed_lines
 from stepscope.tracer.judge.clones import NotComparable
 from stepscope.tracer.judge.comparison import Side
 from stepscope.tracer.judge.memory import is_out_of_memory
 from stepscope.tracer.schema.layer_checks import LayerStep, SettingTrial, TensorDifference
+from stepscope.tracer.schema.process_ends import Frame
 
 INNER: tuple[Layer, ...] = ("aot", "joint", "post_grad")
-MOST_LINES = 60
+MOST_CHARACTERS = 200
 NO_MEMORY = "there was not enough memory to run it"
-_NAMES = "before", "after"
 MILD = frozenset(("strides", "requires_grad"))
 """Differences that layers may have among each other, since the kernels are the first to fix strides."""
 
@@ -40,6 +39,10 @@ class Found:
     steps: list[LayerStep] = field(default_factory=list)
     nodes: list[str] = field(default_factory=list)
     """The change of the graph in that layer, as lines of a unified diff."""
+    lines: list[Frame] = field(default_factory=list)
+    """The lines of the program from which the changed nodes come."""
+    change: list[str] = field(default_factory=list)
+    """The most telling lines of the change of the graph."""
     settings: list[SettingTrial] = field(default_factory=list)
     """The settings that were tried where a layer of Inductor differs."""
 
@@ -50,14 +53,18 @@ class Found:
         return last is not None and last.verdict in ("differs", "eager_is_off") and last.after != "aot"
 
 
-def first_difference(first: Side, last: Side, run: Callable[[], Side], compare: Compare) -> Found:
-    """Compare the layers between Dynamo's graph, which gave `first`, and the kernels, which gave `last`.
+def first_difference(
+    first: Side, last: Side, run: Callable[[], Side], compare: Compare, begin: Literal["dynamo", "aot"] = "dynamo"
+) -> Found:
+    """Compare the layers between `begin`, which gave `first`, and the kernels, which gave `last`.
 
     `run` calls the compiled graph on fresh copies; it runs the graph of the layer that is switched on.
     """
     found = Found()
-    name, side, graph = "dynamo", first, None
-    for layer in INNER:
+    name: str = begin
+    side, graph = first, None
+    skipped: list[Layer] = []
+    for layer in INNER if begin == "dynamo" else INNER[1:]:
         try:
             with running(layer) as ran:
                 result = run()
@@ -66,19 +73,28 @@ def first_difference(first: Side, last: Side, run: Callable[[], Side], compare: 
                 found.steps.append(LayerStep(name, layer, "not_compared", str(reason)))
             continue
         except Exception as error:
-            text = NO_MEMORY if is_out_of_memory(error) else f"the graph raised {type(error).__name__} in eager mode"
-            found.steps.append(LayerStep(name, layer, "not_compared", text))
+            found.steps.append(LayerStep(name, layer, "not_compared", _raised(error)))
+            skipped.append(layer)
             continue
         if not ran:  # the backward ran in another thread, or what ran came from a cache
             found.steps.append(LayerStep(name, layer, "not_compared", "its graph did not run"))
             continue
         next_graph = ran[-1]
         if _step(found, name, layer, compare(side, result)):
-            found.nodes = _changed(graph, ran, layer)
+            _tell_changes(found, graph, ran, layer)
             return found
         name, side, graph = layer, result, next_graph
-    _step(found, name, "compiled", compare(side, last))
+        skipped = []
+    if _step(found, name, "compiled", compare(side, last)) and skipped and graph is not None:
+        _tell_changes(found, graph, [graph], skipped[-1])  # a pass may have made what cannot run in eager mode
     return found
+
+
+def _raised(error: Exception) -> str:
+    if is_out_of_memory(error):
+        return NO_MEMORY
+    first = next(iter(str(error).strip().splitlines()), "")
+    return f"the graph raised {type(error).__name__} in eager mode{': ' * bool(first)}{first[:MOST_CHARACTERS]}"
 
 
 def in_new_compile(
@@ -115,8 +131,8 @@ def _step(
     return bool(told)
 
 
-def _changed(before: InnerGraphs | None, ran: Sequence[InnerGraphs], layer: Layer) -> list[str]:
-    """Return what the passes before `layer` changed; the graph itself if there is none before it, or if no pass did."""
+def _tell_changes(found: Found, before: InnerGraphs | None, ran: Sequence[InnerGraphs], layer: Layer) -> None:
+    """Tell what the passes before `layer` changed; the graph itself if there is none before it, or if no pass did."""
     after = ran[-1]
     new = after.of(layer)
     earlier = INNER[: INNER.index(layer)]
@@ -124,10 +140,11 @@ def _changed(before: InnerGraphs | None, ran: Sequence[InnerGraphs], layer: Laye
     whole = next((graphs.whole for graphs in ran if graphs.whole is not None), None)
     if before is None and whole is not None:
         old, new = whole
-    if new is None:
-        return []
-    diff = [] if old is None else list(difflib.unified_diff(lines_of(old), lines_of(new), *_NAMES, n=2, lineterm=""))
-    return (diff or lines_of(new))[:MOST_LINES]
+    if new is not None:
+        found.nodes = changed_lines(old, new)
+        if old is not None:
+            change = change_of(old, new)
+            found.lines, found.change = change.frames, change.nodes
 
 
 def tried(

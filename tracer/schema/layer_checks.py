@@ -83,7 +83,7 @@ class LayerCheck(Record):
     """The number of the call among the calls of the graph, from 0."""
     phase: Literal["forward", "backward"]
     before: str
-    """The layer that the comparison takes as right: ``eager``."""
+    """The layer that the comparison takes as right: ``eager``, or ``aot`` if Dynamo's graph cannot run twice."""
     after: str
     """The layer that is compared with it: ``compiled``."""
     verdict: Literal["agrees", "eager_is_off", "differs", "not_compared"]
@@ -104,3 +104,8 @@ class LayerCheck(Record):
     """The nodes that this layer changed, as lines of a unified diff; the graph itself if there is none before it."""
     settings: list[SettingTrial] = field(default_factory=list)
     """The settings that were tried; empty if the difference does not begin in Inductor."""
+    lines: list[Frame] = field(default_factory=list)
+    """The lines of the model from which the changed nodes come: first those of nodes that compute something else, then
+    those of nodes that are gone or new."""
+    change: list[str] = field(default_factory=list)
+    """The most telling of the changed nodes, as lines of a diff."""

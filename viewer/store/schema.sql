@@ -305,7 +305,9 @@ CREATE TABLE layer_checks (
     differences VARCHAR,             -- JSON list of {name, what, text, wrong, elements, index, before, after, float64, ...}
     layers VARCHAR,                  -- JSON list of {before, after, verdict, text}
     nodes VARCHAR,                   -- JSON list of lines: what the layer that differs changed in the graph
-    settings VARCHAR                 -- JSON list of {name, value, verdict, text}
+    settings VARCHAR,                -- JSON list of {name, value, verdict, text}
+    lines VARCHAR,                   -- JSON list of {file, line, function, code}: where the changed nodes come from
+    change VARCHAR                   -- JSON list of lines: the most telling of `nodes`
 );
 CREATE TABLE device_errors (log BIGINT, text VARCHAR);   -- the error of a device when the recording ended
 -- The statistics of a tensor before or after a launch. Each version of a buffer is read once; `arguments.version_*`

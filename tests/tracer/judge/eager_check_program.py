@@ -109,6 +109,54 @@ def wrong_gradient() -> Any:
     return result, weight.grad
 
 
+def far_above() -> Any:
+    """A pass swaps the operands of a subtraction, several lines above the result."""
+
+    def change(graph: torch.fx.Graph) -> None:
+        for node in graph.nodes:
+            if node.target is torch.ops.aten.sub.Tensor:
+                node.args = node.args[::-1]
+
+    def run(x: Tensor, y: Tensor) -> Tensor:
+        product = x * y
+        distance = product - y
+        scaled = distance * 0.25
+        return scaled.tanh()
+
+    with faulty_pass(change):
+        return torch.compile(run)(torch.rand(4, 4), torch.rand(4, 4))
+
+
+def shifted() -> Any:
+    """A pass removes the clone, and what is written overlaps with what is read, which eager mode refuses."""
+
+    def run(x: Tensor) -> Tensor:
+        x[1:] = x[:-1].clone()
+        return x
+
+    return torch.compile(run)(torch.rand(20))
+
+
+def transformed() -> Any:
+    """Dynamo's graph applies transforms; a pass makes the graph of AOTAutograd wrong, in the gradient of `sin`."""
+
+    def change(graph: torch.fx.Graph) -> None:
+        for node in graph.nodes:
+            if node.target is torch.ops.aten.cos.default:
+                node.target = torch.ops.aten.sin.default
+
+    def loss(row: Tensor) -> Tensor:
+        return row.sin().sum()
+
+    with faulty_pass(change):
+        return torch.compile(lambda rows: torch.func.vmap(torch.func.grad(loss))(rows))(torch.rand(3, 4))
+
+
+def healthy_transforms() -> Any:
+    with torch._inductor.config.patch(force_disable_caches=True):  # another program has compiled it, too
+        return transforms()
+
+
 def hidden_overflow() -> Any:
     """A pattern replaces what overflows in float16 by an operator that does not."""
 
@@ -310,7 +358,8 @@ JUDGED: dict[str, Program] = {
 """Programs whose kernels are judged too; only that of `judged_kernel` is wrong."""
 LAYERED: tuple[Program, ...] = (
     overlapping, wrong_kernel, lost_mutation, lost_in_dropout, lost_between_windows, other_dtype, wrong_alias,
-    hidden_overflow, returned_input, better_than_eager,
+    hidden_overflow, returned_input, better_than_eager, far_above, shifted,
+    transformed, healthy_transforms,
 )  # fmt: skip
 
 

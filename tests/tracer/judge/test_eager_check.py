@@ -163,6 +163,42 @@ def test_the_layer_is_named(
     assert bool(rows[0].nodes) == (pair[1] != "compiled")
 
 
+def test_the_line_of_the_changed_nodes_is_named(ran: tuple[Path, dict[str, str]]) -> None:
+    """The result is computed further down."""
+    (finding,), _ = read(ran, "far_above")
+    assert finding.source is not None
+    assert finding.source.code == "distance = product - y"
+    assert any("come from eager_check_program.py:" in line for line in finding.proof)
+    changed = [line for line in finding.evidence["changed_nodes"] if line[:2] in ("-%", "+%")]
+    assert not any("num_users" in line for line in changed)
+
+
+def test_a_graph_with_transforms_is_compared_from_autograd_on(ran: tuple[Path, dict[str, str]]) -> None:
+    """Dynamo's graph cannot run twice, and that of AOTAutograd takes its place."""
+    (finding,), rows = read(ran, "transformed")
+    assert [(row.before, row.verdict) for row in rows] == [("aot", "differs")]
+    assert "differs from the graph of AOTAutograd: output 0, 12 of 12 elements" in finding.title
+    assert finding.evidence["appears_between"] == ["joint", "post_grad"]
+    assert finding.source is not None
+    assert finding.source.code
+    assert "/torch/" not in finding.source.file
+
+
+def test_healthy_transforms_agree(ran: tuple[Path, dict[str, str]]) -> None:
+    findings, rows = read(ran, "healthy_transforms")
+    assert not findings
+    assert {(row.before, row.verdict) for row in rows} == {("aot", "agrees")}
+
+
+def test_a_graph_that_eager_mode_refuses(ran: tuple[Path, dict[str, str]]) -> None:
+    """Its layer cannot be compared, so what its passes changed is told with the step that goes past it."""
+    (finding,), _ = read(ran, "shifted")
+    assert finding.evidence["appears_between"] == ["joint", "compiled"]
+    assert any("refer to a single memory location" in step for step in finding.evidence["layer_steps"])
+    assert any("copy_" in line for line in finding.evidence["changed_nodes"] if line.startswith("+"))
+    assert any("refer to a single memory location" in line for line in finding.proof)
+
+
 @pytest.mark.parametrize("name", [*(f"post_grad_{n}" for n in range(6)), *(f"joint_{n}" for n in range(4))])
 def test_a_wrong_pass_is_named(ran: tuple[Path, dict[str, str]], name: str) -> None:
     """The joint graph of training has other inputs, so its passes belong to the step from Dynamo's graph."""

@@ -47,8 +47,8 @@ def _finding(group: list[LayerCheckRow]) -> Timed:
     return row.time_unix_ns or 0, Finding(
         kind="layer_difference",
         severity=severity,
-        title=_rounding(row, worst) if is_off else f"{_subject(row)} differs from {row.before}: {_said(worst)}",
-        proof=[line for line in (_values(worst, row), _layer(row) or _others(row, worst)) if line],
+        title=_rounding(row, worst) if is_off else f"{_subject(row)} differs from {_right(row)}: {_said(worst)}",
+        proof=[line for line in (_values(worst, row), _layer(row) or _others(row, worst), _hint(row)) if line],
         rule=rule_of(__doc__),
         evidence={
             "layers": [row.before, row.after],
@@ -65,14 +65,22 @@ def _finding(group: list[LayerCheckRow]) -> Timed:
             "appears_between": [row.culprit["before"], row.culprit["after"]] if row.culprit else None,
             "layer_steps": [_step(step) for step in row.layers],
             "changed_nodes": row.nodes,
+            "changed_lines": [f"{line.file}:{line.line}: {line.code}" for line in row.lines],
             "settings": [_trial(trial) for trial in row.settings],
             "compile_id": row.compile_id,
         },
         page=compile_page(row.log, row.compile_id) if row.compile_id else "/",
         rank=row.rank,
-        source=SourceLine(**frame) if frame else row.frame,
+        source=_source(row, frame),
         log=row.log,
     )
+
+
+def _source(row: LayerCheckRow, frame: dict[str, Any] | None) -> SourceLine | None:
+    """Return the line of the nodes that a pass changed, which may stand far above that of the result which differs."""
+    if row.lines:
+        return row.lines[0]
+    return SourceLine(**frame) if frame else row.frame
 
 
 def _worst(row: LayerCheckRow) -> dict[str, Any]:
@@ -90,6 +98,11 @@ def _subject(row: LayerCheckRow) -> str:
     return f"{row.after.capitalize()}{name}"
 
 
+def _right(row: LayerCheckRow) -> str:
+    """Return the name of the layer that is taken as right."""
+    return LAYERS.get(row.before, row.before)
+
+
 def _said(worst: dict[str, Any]) -> str:
     if worst["what"] != "values":
         return f"{worst['name']}, {worst['text']}"
@@ -100,16 +113,15 @@ def _rounding(row: LayerCheckRow, worst: dict[str, Any]) -> str:
     ours, theirs = worst.get("after_error"), worst.get("before_error")
     off = f"is off by {theirs:.0e}" if isinstance(worst.get("before"), float) and theirs else "is not finite"
     agrees = f" to {ours:.0e}" if ours else ""
-    return (
-        f"{_subject(row)} agrees with float64{agrees}, and {row.before} {off}: this is rounding, not a compiler error"
-    )
+    agrees += f", and {_right(row)} {off}"
+    return f"{_subject(row)} agrees with float64{agrees}: this is rounding, not a compiler error"
 
 
 def _values(worst: dict[str, Any], row: LayerCheckRow) -> str:
     if worst["what"] != "values" or worst.get("after") is None:
         return ""
     at = f"at {worst['index']} of {worst['name']}: " if worst.get("index") else f"{worst['name']}: "
-    numbers = f"{row.after} {_number(worst['after'])}, {row.before} {_number(worst['before'])}"
+    numbers = f"{row.after} {_number(worst['after'])}, {_right(row)} {_number(worst['before'])}"
     allowed = f" (allowed error {worst['allowed']:.1e})" if worst.get("allowed") else ""
     return f"{at}{numbers}, float64 {_number(worst['float64'])}{allowed}"
 
@@ -121,16 +133,33 @@ def _others(row: LayerCheckRow, worst: dict[str, Any]) -> str:
     return f"{plural(len(others), 'other difference')}: {others[0]['name']}, {others[0]['text']}"
 
 
+def _hint(row: LayerCheckRow) -> str:
+    is_open = row.verdict == "differs" and not row.layers
+    return "Record with --judge-layers to see in which layer of the compile the difference appears." if is_open else ""
+
+
 def _layer(row: LayerCheckRow) -> str:
     """Return the layer in which the difference appears, with the first nodes that it changed."""
     step = row.culprit
     if step is None:
         return "The layers agree with each other." if row.layers else ""
-    changed = [line for line in row.nodes if line[:1] in "+-" and line[:3] not in ("+++", "---")][:2]
-    nodes = f"; this layer changed {' and '.join(changed)}" if changed else ""
+    changed = row.change or [line for line in row.nodes if line[:1] in "+-" and line[:3] not in ("+++", "---")][:2]
+    nodes = f"; the passes changed {' and '.join(changed)}" if changed else ""
+    if row.lines:
+        first = row.lines[0]
+        others = f" and {plural(len(row.lines) - 1, 'other line')}" if len(row.lines) > 1 else ""
+        nodes += f", which come{'s' * (len(changed) == 1)} from {basename(first.file)}:{first.line}{others}"
     removes = [f"{trial['name']}={trial['value']}" for trial in row.settings if trial["verdict"] == "removes"]
     gone = f"; it disappears with {' or with '.join(removes)}" if removes else ""
-    return f"The difference appears between {LAYERS[step['before']]} and {LAYERS[step['after']]}{gone}{nodes}"
+    missing = _not_run(row, step)
+    layers = f"{LAYERS[step['before']]} and {LAYERS[step['after']]}"
+    return f"The difference appears between {layers}{missing}{gone}{nodes}"
+
+
+def _not_run(row: LayerCheckRow, step: dict[str, Any]) -> str:
+    """Return why a layer within a step was not compared; empty if there is none."""
+    within = [one for one in row.layers if one["verdict"] == "not_compared" and one["before"] == step["before"]]
+    return f" ({LAYERS[within[-1]['after']]} was not compared: {within[-1]['text']})" if within else ""
 
 
 def _trial(trial: dict[str, Any]) -> str:

@@ -35,14 +35,14 @@ _COLUMNS = {
         "compiles.graph_break_reason", "compiles.failure", "compile_events.text", "process_ends.error_tail",
         "uncaught_exceptions.text", "lifetime_mismatches.holders", "memory_step_mismatches.holders",
         "left_behind.holders", "export_events.reason", "cache_lookups.detail", "layer_checks.why",
-        "layer_checks.settings", "judged_calls.reasons", "raised_calls.text", "failed_nodes.text",
-        "collections.holders",
+        "layer_checks.settings", "layer_checks.layers", "judged_calls.reasons", "raised_calls.text",
+        "failed_nodes.text", "collections.holders",
     ),
     "source": (
         "compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames", "layer_checks.frame",
-        "call_sites.code", "sampled_lines.code",
+        "layer_checks.lines", "call_sites.code", "sampled_lines.code",
         "raised_calls.frames", "raised_calls.statement", "failed_nodes.frame",
-        "layer_checks.differences", "layer_checks.nodes", "judged_buffers.source",
+        "layer_checks.differences", "layer_checks.nodes", "layer_checks.change", "judged_buffers.source",
         "judged_buffers.fragment", "judged_buffers.inputs",
     ),
 }  # fmt: skip

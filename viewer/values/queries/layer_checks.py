@@ -12,7 +12,7 @@ from stepscope.viewer.store.trace import Trace
 
 _ROWS = """
     SELECT c.log, l.rank, c.time_unix_ns, c.compile_id, c.call, c.phase, c."before", c."after", c.verdict, c.why,
-           c.tensors, c.differing, c.frame, c.differences, c.layers, c.nodes, c.settings
+           c.tensors, c.differing, c.frame, c.differences, c.layers, c.nodes, c.settings, c.lines, c.change
     FROM layer_checks c LEFT JOIN logs l ON l.log = c.log ORDER BY c.log, c.time_unix_ns
 """
 _ELEMENTS = ("before", "after", "float64")
@@ -45,6 +45,10 @@ class LayerCheckRow:
 
     settings: list[dict[str, Any]]
     """The fields of `SettingTrial`; empty if none was tried."""
+    lines: list[SourceLine]
+    """The lines of the model from which the changed nodes come, the most telling ones first."""
+    change: list[str]
+    """The most telling of the changed nodes, as lines of a diff."""
 
     @property
     def culprit(self) -> dict[str, Any] | None:
@@ -55,9 +59,10 @@ class LayerCheckRow:
 def layer_checks(trace: Trace) -> list[LayerCheckRow]:
     """Return all comparisons in order of time."""
     found = []
-    for row in sql.named(trace, _ROWS, json=("frame", "differences", "layers", "nodes", "settings")):
+    for row in sql.named(trace, _ROWS, json=("frame", "differences", "layers", "nodes", "settings", "lines", "change")):
         row["frame"] = SourceLine(**row["frame"]) if row["frame"] else None
-        row |= {name: row[name] or [] for name in ("differences", "layers", "nodes", "settings")}
+        row |= {name: row[name] or [] for name in ("differences", "layers", "nodes", "settings", "change")}
+        row["lines"] = [SourceLine(**line) for line in row["lines"] or []]
         row["differences"] = [one | {name: _number(one[name]) for name in _ELEMENTS} for one in row["differences"]]
         found.append(LayerCheckRow(**row))
     return found
