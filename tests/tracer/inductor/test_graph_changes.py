@@ -73,3 +73,16 @@ def test_a_graph_that_no_pass_changed_is_shown_itself() -> None:
     before = graph()
     assert changed_lines(before, copied(before))[0] == "%x = placeholder[target=x]"
     assert changed_lines(None, before)[0] == "%x = placeholder[target=x]"
+
+
+def test_what_only_reads_another_value_comes_behind_what_is_gone() -> None:
+    before = graph()
+    after = copied(before)
+    root = named(after, "sqrt_default")
+    with after.graph.inserting_before(root):
+        other = after.graph.call_function(aten.rsqrt.default, root.args)
+    root.replace_all_uses_with(other)
+    after.graph.erase_node(root)
+    assert lines(before, after) == [2, 3]
+    signs = [line.partition(" = ")[0] for line in change_of(before, after).nodes]
+    assert signs == ["-%sqrt_default", "+%rsqrt_default"]
