@@ -73,6 +73,8 @@ class Told:
             mask, rows, count = masked
             where = f"leaves only -inf in {rows:,} of {count:,} rows" if rows else "may leave only -inf in a row"
             return f"{words} is produced by {op}{at} in {steps}: {mask} {where}"
+        if (labels := self._ignored_labels(hop)) is not None:
+            return f"{words} is produced by nll_loss{at} in {steps}: {labels}, so that no loss is left to average"
         if (constant := self.tracer.constant(hop)) is not None:
             return f"{words} {'come' if is_both else 'comes'} from {constant} in the kernel of {op}{at} in {steps}"
         return f"{words} {are} produced by {op}{at} in {steps}"
@@ -149,6 +151,19 @@ class Told:
             if maxima.looked_at == maxima.numel and rows * made.numel == made.nan * maxima.numel:
                 return f"{mask}{at}", rows, maxima.numel
         return (f"{mask}{at}", 0, 0) if not found and self.tracer.has_minus_infinity(site) else None
+
+    def _ignored_labels(self, hop: Hop) -> str | None:
+        """Return text like ``all labels in tags (primals_7) are -100`` if a loss is NaN, although all that was read is
+        finite, and its labels are all equal: a label that is not ignored would have a finite loss."""
+        is_loss = any("nll_loss" in name for name in operators(self.tracer.site(hop.flow.site)))
+        if not is_loss or not hop.row.nan or self._is_backward(hop) or bad_inputs(hop.flow, text.is_bad):
+            return None
+        for one in hop.flow.inputs:
+            for row in one.before:
+                is_whole = "int" in row.dtype and row.looked_at == row.numel
+                if is_whole and row.min is not None and row.min == row.max:
+                    return f"all labels in {self._namer(hop)(text.label(one))} are {text.number(row.min)}"
+        return None
 
     def _before(self) -> str:
         """Return the infinity that a launch whose inputs were not all read had among them."""
