@@ -96,7 +96,8 @@ def optimizing(folder: Path) -> None:
     code = (
         "import torch; w = torch.nn.Parameter(torch.ones(4_000_000)); o = torch.optim.Adam([w])\n"
         "f = torch.compile(lambda x: (x * x).sum()); [(f(w).backward(), o.step()) for _ in range(3)]\n"
-        "v = torch.nn.Parameter(w.detach()[:64].bfloat16()); v.grad, o = v.detach(), torch.optim.SGD([v], lr=1e-6)\n"
+        "v, u = torch.nn.Parameter(w.detach()[:64].bfloat16()), torch.nn.Parameter(torch.ones(1))\n"
+        "v.grad, o = v.detach(), torch.optim.SGD([v, u], lr=1e-6)\n"
         "[o.step() for _ in range(6)]"
     )
     stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
@@ -171,7 +172,10 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "failing": (failing, "run compile_error failed_node end"),
     "raising": (raising, "run raised_call failed_node calls_in_backward collections end"),
     "waiting": (waiting, "run graph call_site launches call_gaps data_wait sampled_lines line_samples end"),
-    "optimizing": (optimizing, "run graph launches step_marks optimizer_step kept_gradients lost_updates end"),
+    "optimizing": (
+        optimizing,
+        "run graph launches step_marks optimizer_step kept_gradients lost_updates missing_gradients end",
+    ),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "straying": (straying, "run graph launches red_zone_write end"),
     "profiled": (profiled, "run graph launches profiled_operator end"),

@@ -10,7 +10,8 @@ from typing import Any
 from stepscope.tracer.inductor.compat import optimizer_hook
 from stepscope.tracer.inductor.kept_gradients import GradientResets
 from stepscope.tracer.inductor.lost_updates import UpdateWatch
-from stepscope.tracer.schema.steps import KeptGradients, LostUpdates, OptimizerStep
+from stepscope.tracer.inductor.missing_gradients import GradientWatch
+from stepscope.tracer.schema.steps import KeptGradients, LostUpdates, MissingGradients, OptimizerStep
 
 LEAST_NS = 1_000_000
 """Shortest step that is recorded."""
@@ -22,7 +23,7 @@ class OptimizerSteps:
 
     def __init__(
         self,
-        write: Callable[[OptimizerStep | KeptGradients | LostUpdates], None],
+        write: Callable[[OptimizerStep | KeptGradients | LostUpdates | MissingGradients], None],
         on_end: Callable[[Any], None],
         failed: Callable[[str, BaseException], None],
     ) -> None:
@@ -31,7 +32,7 @@ class OptimizerSteps:
         """Begin (ns) of the step that runs, by thread."""
         self._handles: list[Any] = []
         self.gradients = GradientResets(write, failed)
-        self._updates = UpdateWatch(write, failed)
+        self._updates, self._missing = UpdateWatch(write, failed), GradientWatch(write, failed)
 
     def attach(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -49,6 +50,7 @@ class OptimizerSteps:
 
     def _begin(self, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if not _has_closure(args, kwargs):  # else it calls graphs
+            self._missing.begins(optimizer)
             self._updates.begins(optimizer)
             self._began[threading.get_native_id()] = perf_counter_ns()
 

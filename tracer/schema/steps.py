@@ -119,6 +119,31 @@ class LostUpdates(Record):
 
 
 @dataclass(frozen=True)
+class MissingGradients(Record):
+    """An optimizer of `torch.optim` some of whose parameters, but not all, had no gradient in its first steps."""
+
+    KIND: ClassVar[str] = "missing_gradients"
+    TABLE: ClassVar[str | None] = "missing_gradients"
+
+    name: str
+    """The class of the optimizer."""
+    steps: int
+    """The number of steps that were looked at."""
+    parameters: int
+    """The number of parameters that require a gradient."""
+    missing: int
+    """The number of those that had none."""
+    unowned: int
+    """The number of those that belong to no module."""
+    names: list[str | None]
+    """The names of the first ones in the outermost module that has them; None for those that belong to no module."""
+    sizes: list[list[int]]
+    file: str | None
+    """The place in the program that calls `step`."""
+    line: int | None
+
+
+@dataclass(frozen=True)
 class CallSite(Record):
     """A line of the program from which it calls a compiled graph, or a line that runs its backward pass. Each line is
     recorded once, if one of the first calls of the graph comes from it."""

@@ -19,7 +19,7 @@ _OF_RECORDERS = (
     "values.nondeterministic", "values.changed_saved_tensor", "values.other_recomputation", "values.hidden_alias",
     "values.unwritten_result",
     "values.exploding_values", "values.parameter_jump", "values.lost_update", "values.dead_activation",
-    "values.kept_gradients", "values.changed_outside", "values.frozen_weight",
+    "values.kept_gradients", "values.missing_gradients", "values.changed_outside", "values.frozen_weight",
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
     "memory.reference_cycle",
     "crash.crash", "crash.exception", "crash.raised_call", "logs.not_recorded",

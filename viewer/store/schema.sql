@@ -184,6 +184,12 @@ CREATE TABLE lost_updates (          -- optimizers whose steps left most element
     magnitude DOUBLE,                -- median of the elements that stayed
     file VARCHAR, line BIGINT        -- the place that calls step
 );
+CREATE TABLE missing_gradients (     -- optimizers some of whose parameters had no gradient in the first steps
+    log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, parameters BIGINT, missing BIGINT,
+    unowned BIGINT,                  -- number of those that belong to no module
+    names VARCHAR, sizes VARCHAR,    -- JSON lists
+    file VARCHAR, line BIGINT        -- the place that calls step
+);
 CREATE TABLE call_sites (            -- lines of the program that call graphs
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR
 );

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from stepscope.tracer.inductor import optimizer_steps
 from stepscope.tracer.inductor.optimizer_steps import OptimizerSteps
-from stepscope.tracer.schema.steps import KeptGradients, LostUpdates, OptimizerStep
+from stepscope.tracer.schema.steps import KeptGradients, LostUpdates, MissingGradients, OptimizerStep
 
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[OptimizerStep], list[Any]]]:
     """The records of steps of any duration, and the optimizers that have stepped."""
     monkeypatch.setattr(optimizer_steps, "LEAST_NS", 0)
-    records: list[OptimizerStep | KeptGradients | LostUpdates] = []
+    records: list[OptimizerStep | KeptGradients | LostUpdates | MissingGradients] = []
     ends: list[Any] = []
     hooks = OptimizerSteps(records.append, ends.append, lambda where, error: pytest.fail(f"{where}: {error}"))
     hooks.attach()

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.steps import MissingGradients
 from stepscope.viewer.findings import all_findings, kinds_of
 from stepscope.viewer.findings.values.climbs import climb_of
 from stepscope.viewer.findings.values.lost_update import is_lost, stop_of
 from stepscope.viewer.findings.values.parameter_jump import jump_of
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.trends import Course
-from tests.logs.synthetic import LogBuilder
+from tests.logs.synthetic import LogBuilder, run
 from tests.logs.value_logs import NAN, Program, Stat, ValueLog
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -158,3 +160,23 @@ def test_zeros_that_come_from_zeros_are_no_finding(opened: Open) -> None:
     for step in range(6):
         log.call(program, step, primals_1=Stat(zero=64, min=0.0, max=0.0), buf0=Stat(zero=64, min=0.0, max=0.0))
     assert all_findings(opened(log.end())) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "unowned", "severity", "told"),
+    [
+        (["first.a", "first.b"], 0, "info", "had no gradient in its first 5 steps"),
+        ([None, None], 2, "warning", "had no gradient in its first 5 steps and belong to no module"),
+        ([None, "first.b"], 1, "warning", "steps, and 1 of them belongs to no module"),
+    ],
+)
+def test_parameters_without_gradients(
+    opened: Open, names: list[str | None], unowned: int, severity: str, told: str
+) -> None:
+    log = LogBuilder().record(run())
+    log.record(MissingGradients("Adam", 5, 6, 2, unowned, names, [[4, 3], [4]], "/src/train.py", 12))
+    (finding,) = [one for one in all_findings(opened(log.record(End("exit", 1)))) if one.kind == "missing_gradients"]
+    assert (finding.severity, finding.source and finding.source.line) == (severity, 12)
+    assert finding.title.startswith("2 of 6 parameters of Adam (train.py:12) had no")
+    assert finding.title.endswith(told)
+    assert any("first.b" in said for said in finding.proof) == ("first.b" in names)

@@ -20,14 +20,15 @@ _COLUMNS = {
     "paths": (
         "logs.path", "strings.text", "compiles.file", "compile_events.file", "saved_tensors.file", "data_waits.file",
         "judged_buffers.files", "call_sites.file", "kept_gradients.file", "lost_updates.file",
-        "sampled_lines.files",
+        "sampled_lines.files", "missing_gradients.file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
         "arguments.parameter", "steps.optimizers", "uncaught_exceptions.type", "raised_calls.type",
         "failed_nodes.type", "failed_nodes.node", "failed_nodes.target", "scalars.name",
         "profiled_operators.name", "device_work.name", "optimizer_steps.name", "kept_gradients.name",
-        "lost_updates.name", "call_sites.function", "sampled_lines.functions", "changed_frozen_weights.name",
+        "lost_updates.name", "call_sites.function", "sampled_lines.functions",
+        "missing_gradients.name", "missing_gradients.names", "changed_frozen_weights.name",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
     "environment": ("process_ends.environment",),

@@ -1,0 +1,63 @@
+"""Parameters of an optimizer that have no gradient, as the hook of the recorder sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from stepscope.tracer.inductor.missing_gradients import STEPS, GradientWatch
+from stepscope.tracer.schema.steps import MissingGradients
+
+
+def failed(where: str, error: BaseException) -> None:
+    raise AssertionError(where) from error
+
+
+def looked_at(parameters: Iterable[nn.Parameter], steps: int = STEPS) -> list[MissingGradients]:
+    found: list[MissingGradients] = []
+    watch, optimizer = GradientWatch(found.append, failed), torch.optim.SGD(parameters, lr=0.1)
+    for _ in range(steps):
+        watch.begins(optimizer)
+    return found
+
+
+def model(with_gradient: Iterable[str]) -> nn.Module:
+    built = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 4)))
+    for name, one in built.named_parameters():
+        one.grad = torch.ones_like(one) if name in with_gradient else None
+    return built
+
+
+def test_parameters_without_a_gradient_have_the_names_of_the_outermost_module() -> None:
+    built = model(["0.weight", "0.bias"])
+    (found,) = looked_at(built.parameters())
+    assert (found.parameters, found.missing, found.unowned) == (4, 2, 0)
+    assert (found.names, found.sizes) == (["1.0.weight", "1.0.bias"], [[4, 3], [4]])
+
+
+def test_parameters_of_a_layer_that_was_replaced_belong_to_no_module() -> None:
+    built = model(["0.weight", "0.bias"])
+    old = [*built.parameters()]
+    built.add_module("1", nn.Linear(3, 5))
+    (found,) = looked_at(old)
+    assert (found.missing, found.unowned, found.names) == (2, 2, [None, None])
+
+
+def test_nothing_is_told_of_all_gradients_of_none_and_of_few_steps() -> None:
+    everything = ["0.weight", "0.bias", "1.0.weight", "1.0.bias"]
+    assert looked_at(model(everything).parameters()) == []
+    assert looked_at(model([]).parameters()) == []
+    assert looked_at(model(everything[:1]).parameters(), STEPS - 1) == []
+    frozen = model(everything[:2])
+    frozen.get_parameter("1.0.weight").requires_grad_(False)
+    frozen.get_parameter("1.0.bias").requires_grad_(False)
+    assert looked_at(frozen.parameters()) == []
+
+
+def test_parameters_without_any_module_are_not_called_left_behind() -> None:
+    one, other = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(3))
+    one.grad = torch.ones(2)
+    (found,) = looked_at([one, other])
+    assert (found.missing, found.unowned, found.sizes) == (1, 0, [[3]])

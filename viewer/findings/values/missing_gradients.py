@@ -1,0 +1,68 @@
+"""Some parameters of an optimizer of `torch.optim`, but not all, require a gradient and had none in each of its first
+five steps, so that it does not train them. The finding names the parameters by the modules that hold them. It is a
+warning if no module holds one of them, although modules hold others: a layer may have been replaced after the optimizer
+had been created, and the new one is then not trained. Otherwise it is for information, because a part of the model may
+be meant not to be used; a `detach()` that was left over, and a layer whose output is not used, are usual causes. Steps
+with a closure are not looked at."""
+
+from __future__ import annotations
+
+import orjson
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, names_text, rule_of
+from stepscope.viewer.findings.values.operations import place
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.text.formats import plural
+from stepscope.viewer.values.queries.missing_gradients import WithoutGradients, without_gradients
+
+SUMMARY = "Parameters of an optimizer have no gradient"
+TITLE_IS_MEASURED = True
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding per optimizer."""
+    return [_finding(evidence, one) for one in without_gradients(evidence.trace)]
+
+
+def _finding(evidence: Evidence, one: WithoutGradients) -> Timed:
+    source = SourceLine(one.file, one.line, "", "") if one.file is not None and one.line is not None else None
+    named = list(zip(orjson.loads(one.names), orjson.loads(one.sizes), strict=True))
+    known = [name for name, _ in named if name is not None]
+    return one.time_unix_ns, Finding(
+        kind="missing_gradients",
+        severity="warning" if one.unowned else "info",
+        title=_title(one, place(source)),
+        proof=[
+            *([f"Without a gradient: {names_text(known)}"] if known else []),
+            *_unowned([size for name, size in named if name is None]),
+        ],
+        rule=rule_of(__doc__),
+        evidence={
+            "optimizer": one.name, "steps": one.steps, "parameters": one.parameters, "missing": one.missing,
+            "unowned": one.unowned, "names": known,
+        },
+        page="/",
+        rank=evidence.rank_of(one.log),
+        log=one.log,
+        source=source,
+    )  # fmt: skip
+
+
+def _title(one: WithoutGradients, at: str) -> str:
+    parameters = f"{one.missing:,} of {plural(one.parameters, 'parameter')} of {one.name}{at}"
+    told = f"{parameters} had no gradient in its first {one.steps} steps"
+    verb = "belongs" if one.unowned == 1 else "belong"
+    if one.unowned == one.missing:
+        return f"{told} and {verb} to no module"
+    return f"{told}, and {one.unowned:,} of them {verb} to no module" if one.unowned else told
+
+
+def _unowned(sizes: list[list[int]]) -> list[str]:
+    if not sizes:
+        return []
+    shown = names_text([" x ".join(map(str, size)) or "1" for size in sizes])
+    return [
+        f"In no module: parameters of size {shown}. A layer that is replaced after the optimizer was created leaves"
+        " such parameters behind, and the new ones are not trained."
+    ]

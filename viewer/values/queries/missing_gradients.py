@@ -1,0 +1,39 @@
+"""Queries the optimizers with parameters that had no gradient."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_MISSING = """
+    SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, steps, parameters, missing, unowned,
+           names, sizes, file, line
+    FROM missing_gradients GROUP BY ALL ORDER BY log, name
+"""
+
+
+class WithoutGradients(NamedTuple):
+    """Parameters of an optimizer that had no gradient in its first steps, in the first log that has them."""
+
+    log: int
+    time_unix_ns: int
+    name: str
+    """The class of the optimizer."""
+    steps: int
+    parameters: int
+    missing: int
+    unowned: int
+    """The number of these that belong to no module."""
+    names: str
+    """JSON list of names of the first ones, null if no module has one."""
+    sizes: str
+    """JSON list of their sizes."""
+    file: str | None
+    line: int | None
+
+
+def without_gradients(trace: Trace) -> list[WithoutGradients]:
+    """Return the optimizers with such parameters."""
+    return sql.records(WithoutGradients, trace, _MISSING)
