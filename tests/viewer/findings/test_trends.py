@@ -77,6 +77,13 @@ def test_steep_growth_needs_few_steps_if_the_tensor_is_lost() -> None:
     assert climb_of(course([0.8, 14.0, 2e13, None])) is None
 
 
+def test_a_tensor_that_is_lost_while_it_is_small_did_not_overflow() -> None:
+    """Something else made it NaN; the largest float16 is 65,504."""
+    numbers = [0.01, 0.1, 0.5, 2.0, 9.0, 130.0, None]
+    assert climb_of(course(numbers)) is None
+    assert climb_of(course(numbers, "float16")) is not None
+
+
 @pytest.mark.parametrize(
     "numbers",
     [

@@ -62,20 +62,6 @@ def test_a_mask_that_leaves_nothing_of_a_row(opened: Open, rows: int, told: str)
     assert finding.title == f"NaN is produced by softmax (model.py:10) in step 0{told}"
 
 
-@pytest.mark.parametrize(
-    ("last", "told"), [(-100.0, ": all labels in primals_2 are -100, so that no loss is left to average"), (3.0, "")]
-)
-def test_labels_that_the_loss_ignores_altogether(opened: Open, last: float, told: str) -> None:
-    program = Program().allocate("buf0")
-    program.launch(
-        "cpp_fused_nll_loss_forward_0", ["primals_1", "primals_2"], ["buf0"], "cpp", ["aten.nll_loss_forward"]
-    )
-    log = ValueLog(program)
-    labels = Stat(numel=8, dtype="int64", min=-100.0, max=last, mean=-100.0, std=0.0)
-    log.call(program, primals_2=labels, buf0=Stat(numel=1, nan=1, first_bad=0))
-    assert only(opened, log).title.endswith(f"(model.py:10) in step 0{told}")
-
-
 def test_an_overflow_that_becomes_nan(opened: Open) -> None:
     program = attention()
     log = ValueLog(program)

@@ -9,7 +9,7 @@ import pytest
 
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder
-from tests.logs.value_logs import ALL_NAN, NAN, PLUS, Program, ValueLog, attention
+from tests.logs.value_logs import ALL_NAN, NAN, PLUS, Program, Stat, ValueLog, attention
 from tests.viewer.values.test_nonfinite import HALF, OVERFLOWN, found, only
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -53,3 +53,28 @@ def test_nan_that_comes_in_after_an_infinity_left_a_graph(opened: Open, is_after
     else:
         assert [one.severity for one in findings] == ["critical", "warning"]
         assert findings[0].title.startswith(came_in)
+
+
+@pytest.mark.parametrize(
+    ("last", "told"), [(-100.0, ": all labels in primals_2 are -100, so that no loss is left to average"), (3.0, "")]
+)
+def test_labels_that_the_loss_ignores_altogether(opened: Open, last: float, told: str) -> None:
+    program = Program().allocate("buf0")
+    program.launch(
+        "cpp_fused_nll_loss_forward_0", ["primals_1", "primals_2"], ["buf0"], "cpp", ["aten.nll_loss_forward"]
+    )
+    log = ValueLog(program)
+    labels = Stat(numel=8, dtype="int64", min=-100.0, max=last, mean=-100.0, std=0.0)
+    log.call(program, primals_2=labels, buf0=Stat(numel=1, nan=1, first_bad=0))
+    assert only(opened, log).title.endswith(f"(model.py:10) in step 0{told}")
+
+
+def test_an_infinity_whose_backward_makes_nan_is_told_with_it(opened: Open) -> None:
+    forward = Program().launch("cpp_fused_log_0", ["primals_1"], ["buf0"], "cpp", ["aten.log"])
+    backward = Program(1, "backward").launch("cpp_fused_log_1", ["tangents_1"], ["buf1"], "cpp", ["aten.log"])
+    log = ValueLog(forward, backward)
+    log.call(forward, buf0=PLUS)
+    log.call(backward, buf1=NAN)
+    finding = only(opened, log)
+    assert finding.title == "NaN is produced by the backward of log (model.py:10) in step 0"
+    assert finding.proof[0].startswith("log wrote buf0: +inf")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from stepscope.viewer.findings.values import nonfinite_titles as titles
@@ -56,7 +57,9 @@ def climb_of(course: Course) -> Climb | None:
     while first > 0 and steps[first - 1] >= LEAST_FACTOR:
         first -= 1
     climb, count = Climb(course, first, last), last - first
-    is_large = climb.is_lost or (last >= 0 and (course.numbers[last] or 0.0) >= LARGE)
+    limit = LIMITS.get(course.dtype, math.inf)
+    least = min(LARGE, limit / LEAST_GROWTH) if climb.is_lost else LARGE
+    is_large = last >= 0 and (course.numbers[last] or 0.0) >= least
     is_steep = climb.is_lost and count >= LEAST_LOST_STEPS and min(steps[first:last]) >= LEAST_LOST_FACTOR
     return climb if (count >= LEAST_STEPS or is_steep) and climb.growth >= LEAST_GROWTH and is_large else None
 

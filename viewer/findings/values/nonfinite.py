@@ -13,10 +13,11 @@ otherwise, or if the infinity may be meant: that of a logarithm or a division, a
 unknown. It is information only if a NaN entered with an input, the launches that read it test for NaN (isnan,
 nan_to_num, nansum, ...), and no launch of the log wrote one. Launches of one log that compute the same operators of the
 same lines of the model share a finding. The backward of an operator that makes NaN in the steps in which the operator
-made it is a part of the operator's finding. Likewise, a NaN that entered after an infinity had left a graph in the same
-step is a part of the infinity's finding, which is then critical, and an overflow in a call in which another overflow
-becomes NaN is a part of that one's finding. Where values grew from step to step until they became NaN or infinite, the
-finding is of the kind exploding_values instead."""
+made it is a part of the operator's finding. The infinity of an operator whose backward makes NaN in the same steps is a
+part of the NaN's finding. Likewise, a NaN that entered after an infinity had left a graph in the same step is a part of
+the infinity's finding, which is then critical, and an overflow in a call in which another overflow becomes NaN is a
+part of that one's finding. Where values grew from step to step until they became NaN or infinite, the finding is of the
+kind exploding_values instead."""
 
 from __future__ import annotations
 
@@ -98,7 +99,8 @@ def _joined(tracer: Tracer, cases: Sequence[Case]) -> list[Case]:
     """Return the cases of one log, with those that have the same cause and effect joined to the first of them."""
     joined: dict[Hashable, Case] = {}
     for case in cases:
-        forward = next((one for one in joined.values() if _is_its_backward(tracer, case, one)), None)
+        same = [one for one in joined.values() if one.is_nan == case.is_nan]
+        forward = next((one for one in same if _is_its_backward(tracer, case, one)), None)
         first = forward or joined.setdefault(_cause_and_effect(tracer, case), case)
         if first is not case:
             first.add(case)
@@ -107,7 +109,8 @@ def _joined(tracer: Tracer, cases: Sequence[Case]) -> list[Case]:
 
 def _without_effects(tracer: Tracer, cases: list[Case]) -> list[Case]:
     """Return the cases without those that are told with another one: a NaN that came in after an infinity had left a
-    graph in the same step, and an overflow in a call in which another overflow becomes NaN."""
+    graph in the same step, an overflow in a call in which another overflow becomes NaN, and the infinity of an
+    operator whose backward makes NaN."""
     told: list[Case] = []
     for case in cases:
         launch, step = case.hop.flow.launch, case.hop.flow.step
@@ -116,7 +119,11 @@ def _without_effects(tracer: Tracer, cases: list[Case]) -> list[Case]:
         if case.is_nan and case.how == "came in" and before:
             max(before, key=lambda one: one.hop.flow.launch).came_back = case
             told.append(case)
-        if not case.is_nan and titles.is_overflow(tracer, case.hop):
+        back = next((one for one in cases if one.is_nan and _is_its_backward(tracer, one, case)), None)
+        if not case.is_nan and back is not None:
+            back.forward = case.hop
+            told.append(case)
+        elif not case.is_nan and titles.is_overflow(tracer, case.hop):
             call = case.hop.flow.call
             nan = next((one for one in cases if one.grown_from and call == one.hop.flow.call), None)
             if nan is not None and nan.grown_from is not None and titles.is_overflow(tracer, nan.grown_from.first):
@@ -131,8 +138,8 @@ def _is_its_backward(tracer: Tracer, case: Case, earlier: Case) -> bool:
     if (tracer.phase(forward.graph), tracer.phase(backward.graph)) != ("forward", "backward"):
         return False
     bad: Bad = "nan" if case.is_nan else "inf"
-    line, name = place(source_line(forward)), operation(forward, bad=bad)
-    is_same = line != "" and line == place(source_line(backward, backward=True)) and case.is_nan == earlier.is_nan
+    line, name = place(source_line(forward)), operation(forward, bad="nan" if earlier.is_nan else "inf")
+    is_same = line != "" and line == place(source_line(backward, backward=True))
     is_its = operation(backward, bad=bad, backward=True).endswith(f"backward of {name}")
     return is_same and is_its and case.how == earlier.how == "made" and case.steps <= earlier.steps
 

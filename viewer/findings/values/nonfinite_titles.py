@@ -92,7 +92,8 @@ class Told:
         came_back = (
             [f"This entered later in the step: {text.describe(self._label(back.hop), back.hop.row)}"] if back else []
         )
-        return [*inputs, self._wrote(hop), *self._kept(hop), *came_back]
+        forward = [self._wrote(self.case.forward)] if self.case.forward else []
+        return [*forward, *inputs, self._wrote(hop), *self._kept(hop), *came_back]
 
     def _overflows(self) -> list[str]:
         places = dict.fromkeys(f"{self._name(hop)}{self._at(hop)}" for hop in self.case.overflows)
@@ -211,6 +212,8 @@ class Told:
 
     def _bad(self, hop: Hop) -> Bad:
         """Return what the launch made: the NaN, or the infinity."""
+        if hop is self.case.forward:
+            return text.infinity(hop.row)
         if self.case.is_nan and (self.case.grown_from is None or hop is not self.case.grown_from.first):
             return "nan"
         return text.infinity(hop.row)

@@ -87,6 +87,8 @@ class Case:
     """Other launches that it reached."""
     came_back: Case | None = None
     """A NaN that came in from outside of compiled code after this infinity left a graph, in the same step."""
+    forward: Hop | None = None
+    """The launch that made an infinity in the forward of an operator whose backward made this NaN."""
     overflows: list[Hop] = field(default_factory=list)
     """Other launches of the call in which too large values overflow."""
 
