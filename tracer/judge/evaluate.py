@@ -63,8 +63,9 @@ class Mode:
     """Whether sums, means and some functions are those of kernels."""
     fill: int = 0
     """What memory holds whose contents the program leaves open."""
-    ties: float = 0.0
-    """Relative distance within which two numbers count as equal, whatever rounding makes of them."""
+    ties: float | None = None
+    """Relative distance within which two numbers count as equal, whatever rounding makes of them; None to decide as the
+    numbers are."""
     rounds_numbers: bool = False
     """Whether numbers are rounded to the dtype of the tensors that they are compared with or chosen instead of."""
 
@@ -183,7 +184,7 @@ class Run:
             found = in_double(node.target, args, kwargs)
             if found is not None:
                 return found
-        if self._mode.ties and (found := are_equal(node.target, args, self._mode.ties)) is not None:
+        if self._mode.ties is not None and (found := are_equal(node.target, args, self._mode.ties)) is not None:
             return found
         if self._mode.in_order and is_loop(node.target):
             found = in_order(node.target, args, kwargs, self._precision(name))
@@ -202,7 +203,7 @@ class Run:
     def _made(self, target: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         function = quick_function_of(target)
         result = function(*args, **kwargs)
-        if self._mode.ties and decides(target, None):
+        if self._mode.ties is not None and decides(target, None):
             return with_other_nan(result, partial(function, **kwargs), args, is_first=self._mode.move is downward)
         return result.fill_(self._mode.fill) if leaves_open(target) else result
 

@@ -41,7 +41,7 @@ MOVES = (
 
 FAR = (upward, downward, *map(random_moves, range(5, 19)))
 """Ways in which inputs are moved to find decisions that rounding may change: the more, the fewer are overlooked."""
-UNDECIDED = "rounding decides each of its elements, as where numbers are compared that are nearly equal"
+UNDECIDED = "rounding decides each of its elements, as where numbers are compared that are nearly equal or NaN"
 
 
 class Recomputation:
