@@ -153,7 +153,7 @@ def test_what_it_had_in_its_hands(death: Death, told: Told, finding: dict[str, A
         assert ("reads", True) not in known
         has_values = death.run == CRASH
         assert ("its index is read from memory" in evidence["inside"]) is not has_values
-        assert ("with the values of primals_3, it reads" in evidence["inside"]) is has_values
+        assert ("with the values of primals_3, the kernel reads" in evidence["inside"]) is has_values
     elif death.launch is not None:
         read = evidence["arguments"][0]
         operator = "forward" if death.launch == 3 else "backward"
@@ -172,8 +172,8 @@ def test_each_run_names_the_launch_and_the_last_has_values(runs: dict[str, Futur
     index, read = told.findings[0]["evidence"]["arguments"][:2]
     assert (read["written_by_launch_in_step"], read["values_step"]) == (3, None)
     (*_, (*_, largest)) = [row for row in told.seen if row[0] == "forward"]
-    assert f"largest {2 * largest:.6g} " in read["values"]
-    assert f"largest {float(FAR):.6g}" in index["values"]
+    assert f"largest magnitude {2 * largest:.6g} " in read["values"]
+    assert f"largest magnitude {float(FAR):.6g}" in index["values"]
     assert index["values_step"] is None
     (far,) = [row for row in told.findings[0]["evidence"]["index_ranges"] if row["by_values_of"]]
     assert (far["by_values_of"], far["first"], far["leaves_storage"]) == ([index["buffer"]], 0, None)
@@ -191,6 +191,6 @@ def test_a_death_in_a_c_plus_plus_wrapper(runs: dict[str, Future[Told]]) -> None
     read = {one["argument"]: one for one in finding["evidence"]["arguments"]}
     (index,) = [one for one in read.values() if one["dtype"] == "int64"]
     assert index["size"] == [4]
-    assert f"largest {float(FAR):.6g}" in index["values"]
+    assert f"largest magnitude {float(FAR):.6g}" in index["values"]
     assert read["buf0"]["written_by_kernel"] == "aoti_torch_cpu_mm_out"
     assert not any("C++ wrapper" in one["title"] for one in told.answer["findings"])

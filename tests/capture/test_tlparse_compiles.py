@@ -38,7 +38,10 @@ with stepscope.trace(sys.argv[1]):
     torch.compile(one_more, backend=sys.argv[2])(torch.ones(4))
     compiled_backward(torch.ones(4, 4), w)
 """
-WHOLE = {"run", "launches", "call_gaps", "lifetimes", "values", "step_marks", "growth", "overhead", "end", "failure"}
+WHOLE = {
+    *("run", "launches", "call_gaps", "sampled_lines", "line_samples", "lifetimes", "values", "step_marks", "growth"),
+    *("overhead", "end", "failure"),
+}
 """Kinds of records that are about no compile, or about many."""
 Ids = tuple[Any, ...]
 

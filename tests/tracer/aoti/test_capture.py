@@ -91,7 +91,7 @@ def test_a_nan_is_told_of_where_it_was_made(tmp_path: Path) -> None:
     found = imported(tmp_path, OVERFLOW)
     (finding,) = [one for one in found["findings"] if one["kind"] == "nonfinite"]
     assert (finding["kernel"], finding["argument"], finding["severity"]) == ("cpp_fused_log_0", "buf1", "critical")
-    assert finding["evidence"]["out"] == ["buf1 NaN at least 1 of 4,096"]
+    assert finding["evidence"]["out"] == ["buf1 NaN in at least 1 of 4,096 elements"]
     assert finding["title"].startswith("NaN is first seen in")  # a weight may hold it, which the printer does not print
     assert "uninitialised_read" not in kinds(found)
 
@@ -118,7 +118,7 @@ def test_a_nan_in_an_input_that_no_launch_names_came_in(tmp_path: Path) -> None:
         " uses it"
     )
     assert (finding["evidence"]["origin"], finding["argument"], finding["kernel"]) == ("came in", "arg1_1", None)
-    assert finding["evidence"]["in"] == ["arg1_1 NaN at least 1 of 4,096"]
+    assert finding["evidence"]["in"] == ["arg1_1 NaN in at least 1 of 4,096 elements"]
     assert found["ingest"]["problems"] == []
 
 
