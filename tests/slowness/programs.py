@@ -64,10 +64,13 @@ class Logging(Layers):
         self.rounds = 400_000 if slow else 0
 
     def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu(self.layers[0](x))
+        first, *others = self.layers
+        x = torch.relu(first(x))
         if self.rounds:
             log_statistics(self.rounds)
-        return torch.relu(self.layers[1](x))
+        for layer in others:
+            x = torch.relu(layer(x))
+        return x
 
 
 def break_in_loop(slow: bool) -> None:
