@@ -1,0 +1,1 @@
+"""Programs with one problem each: for every kind of finding, the module of its name."""

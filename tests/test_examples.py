@@ -1,0 +1,67 @@
+"""The example of each kind of finding has that finding and no other, and without its problem it has none."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepscope.viewer.findings import KINDS, all_findings
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.open import open_trace
+from tests import python_processes
+from tests.capture.conftest import ROOT, clean_environment
+from tests.capture.test_deaths import COMMAND
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.compiles]
+
+EXAMPLES = ROOT / "docs" / "examples" / "findings"
+ON_GPU = {"full_precision_matmul"}
+ATTEMPTS = 3
+"""Other programs may take the cores from a run whose times matter."""
+_NUMBER = re.compile(r"-?\d[\d,.]*(e[+-]?\d+)?( [kMG]?B| [mun]?s)?\b")
+example_of: Callable[[str], Any] = runpy.run_path(str(ROOT / "docs" / "generate_findings.py"))["example_of"]
+
+
+def findings(kind: str, folder: Path, *more: str) -> tuple[subprocess.CompletedProcess[str], list[Finding]]:
+    """Run an example as its command says, and return what became of it and what is found."""
+    tool, run, *rest = shlex.split(example_of(kind).command)
+    assert (tool, run) == ("stepscope", "run")
+    command = [*COMMAND, "run", "-o", folder, *rest, *more]
+    done = python_processes.run(command, env=clean_environment(folder.parent / "cache"), cwd=EXAMPLES, timeout=300)
+    with open_trace(folder, index_dir=folder.parent / f"{folder.name}-index") as trace:
+        return done, all_findings(trace)
+
+
+def without_numbers(verdict: str) -> str:
+    return _NUMBER.sub("#", verdict)
+
+
+def told(kind: str, found: list[Finding]) -> list[str]:
+    """Return the verdicts of a kind, and those that are no information of any kind."""
+    shown = [one for one in found if one.kind == kind or one.severity != "info"]
+    return [without_numbers(f"{one.severity}: {one.title}") for one in shown]
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.gpu] if kind in ON_GPU else []) for kind in KINDS]
+)
+def test_an_example_has_its_finding_alone(kind: str, tmp_path: Path) -> None:
+    expected = [without_numbers(example_of(kind).verdict)]
+    found: list[str] = []
+    for attempt in range(ATTEMPTS):
+        done, all_found = findings(kind, tmp_path / f"wrong{attempt}")
+        found = told(kind, all_found)
+        if found == expected:
+            break
+    assert found == expected, done.stderr[-3000:]
+    done, all_found = findings(kind, tmp_path / "fixed", "--fixed")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert told(kind, all_found) == []
