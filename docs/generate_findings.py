@@ -72,7 +72,8 @@ def example_of(kind: str) -> Example:
     if not verdict:
         raise ValueError(f"{kind}.py has no command and no verdict in its docstring")
     code = source.split('"""', 2)[2].strip()
-    return Example(*(" ".join(part.split()) for part in (sentence, command, verdict)), code)
+    sentence, command, verdict = (" ".join(part.split()) for part in (sentence, command, verdict))
+    return Example(sentence, command, verdict, code)
 
 
 def _shown(kind: str) -> str:

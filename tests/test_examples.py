@@ -6,7 +6,6 @@ import re
 import runpy
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
