@@ -187,6 +187,11 @@ def test_missing_keys_of_a_dictionary_are_one_cause(opened: Opened) -> None:
     assert finding.proof[-1] == "batch needs the same keys in all calls: pass what differs as values."
 
 
+def test_a_guard_that_could_not_be_evaluated_is_told_as_such(opened: Opened) -> None:
+    (finding,) = all_findings(opened(recompiled(LogBuilder(), "0/0: 'NoneType' object has no attribute 'size'")))
+    assert finding.title.endswith("was recompiled: a guard reads the attribute size of a value that is now None")
+
+
 def in_torch(log: LogBuilder, kind: str) -> LogBuilder:
     """A compile of torch's own wrapper of a module, and something that happened to it in torch's own code."""
     begun(log, MAIN, INNER)

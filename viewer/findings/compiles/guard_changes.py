@@ -19,6 +19,8 @@ _REQUEST = re.compile(r"\.?\s*Please (?:open|file|report) an issue\b.*")
 _STATE = "GLOBAL_STATE changed"
 _STACKED = re.compile(r"\b___stack\d+")
 """A value that Python held on its stack at a graph break, as Dynamo names it."""
+_NO_ATTRIBUTE = re.compile(r"^'([\w.]+)' object has no attribute '(\w+)'$")
+"""The error with which a guard ended, which PyTorch writes in place of the guard."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,9 @@ class GuardChange:
                 return f"{self.source.removeprefix(FREED)}, for which the code was compiled, was freed"
             if self.source.startswith(("type of ", "identity of ")):  # the guard names addresses
                 return f"the {self.source} changed"
+            if missing := _NO_ATTRIBUTE.match(self.guard):
+                value = "None" if missing[1] == "NoneType" else f"of the type {missing[1]}"
+                return f"a guard reads the attribute {missing[2]} of a value that is now {value}"
             return self.guard if ": " in self.guard else f"the guard {self.guard} failed"
         if self.source.startswith(KEYS):
             return f"the {self.source} changed ({self._shown})"
