@@ -174,7 +174,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "waiting": (waiting, "run graph call_site launches call_gaps data_wait sampled_lines line_samples end"),
     "optimizing": (
         optimizing,
-        "run graph launches step_marks optimizer_step kept_gradients lost_updates missing_gradients end",
+        "run graph launches step_marks optimizer_step kept_gradients learning_rate lost_updates missing_gradients end",
     ),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "straying": (straying, "run graph launches red_zone_write end"),

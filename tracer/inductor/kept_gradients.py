@@ -8,14 +8,13 @@ left out, because reading a distributed one may wait for other ranks.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from stepscope.tracer.inductor.compat import without_modes
-from stepscope.tracer.runtime.program_frames import calling_frame
+from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import KeptGradients
 
 MOST_READ = 8
@@ -111,9 +110,7 @@ class GradientResets:
             if watched is None:
                 if len(self._ended) == MOST_OPTIMIZERS:
                     return
-                frame = calling_frame(sys._getframe())
-                place = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else (None, None)
-                watched = self._watched[optimizer] = _Watched(type(optimizer).__name__, *place)
+                watched = self._watched[optimizer] = _Watched(type(optimizer).__name__, *calling_place())
                 self._ended.append(watched)
             watched.stepped(optimizer)
         except Exception as error:

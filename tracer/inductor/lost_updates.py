@@ -6,14 +6,13 @@ rate rises, as in a warm-up, nothing is compared. Optimizers of other libraries 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from stepscope.tracer.inductor.compat import without_modes
-from stepscope.tracer.runtime.program_frames import calling_frame
+from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import LostUpdates
 
 STEPS = 5
@@ -79,12 +78,10 @@ class UpdateWatch:
     def _tell(self, optimizer: Any, watched: _Watched) -> None:
         moving, never = int(watched.moving.sum()), int(watched.never.sum())
         if moving >= LEAST_ELEMENTS and never >= LEAST_SHARE * moving:
-            frame = calling_frame(sys._getframe())
-            place = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else (None, None)
             typical = float(_sample(optimizer, watched.places).abs()[watched.never].float().median())
             name, parameters = type(optimizer).__name__, len(watched.places)
             dtype = str(watched.before.dtype).removeprefix("torch.")
-            self._write(LostUpdates(name, dtype, parameters, moving, never, watched.rate, typical, *place))
+            self._write(LostUpdates(name, dtype, parameters, moving, never, watched.rate, typical, *calling_place()))
         _end(watched)
 
     def _stop(self, error: Exception) -> None:

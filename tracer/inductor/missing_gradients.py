@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from stepscope.tracer.runtime.program_frames import calling_frame
+from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import MissingGradients
 
 STEPS = 5
@@ -45,15 +44,13 @@ class GradientWatch:
         trained = _trained(optimizer)
         if len(missing) == len(trained):
             return
-        frame = calling_frame(sys._getframe())
-        place = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else (None, None)
         names = parameter_names(trained)
         unowned = sum(names[id(one)] is None for one in missing) if any(names.values()) else 0
         shown = sorted(missing, key=lambda one: names[id(one)] is not None)[:MOST_NAMES]
         self._write(
             MissingGradients(
                 type(optimizer).__name__, STEPS, len(trained), len(missing), unowned,
-                [names[id(one)] for one in shown], [list(one.shape) for one in shown], *place,
+                [names[id(one)] for one in shown], [list(one.shape) for one in shown], *calling_place(),
             )
         )  # fmt: skip
 

@@ -9,21 +9,23 @@ from typing import Any
 
 from stepscope.tracer.inductor.compat import optimizer_hook
 from stepscope.tracer.inductor.kept_gradients import GradientResets
+from stepscope.tracer.inductor.learning_rates import RateWatch
 from stepscope.tracer.inductor.lost_updates import UpdateWatch
 from stepscope.tracer.inductor.missing_gradients import GradientWatch
-from stepscope.tracer.schema.steps import KeptGradients, LostUpdates, MissingGradients, OptimizerStep
+from stepscope.tracer.schema.steps import KeptGradients, LearningRate, LostUpdates, MissingGradients, OptimizerStep
 
+OptimizerRecord = OptimizerStep | KeptGradients | LearningRate | LostUpdates | MissingGradients
 LEAST_NS = 1_000_000
 """Shortest step that is recorded."""
 
 
 class OptimizerSteps:
-    """Calls a function at each end of an optimizer's `step`, and another one with the record of a long step, of updates
-    that are lost and, in the end, of gradients that were kept."""
+    """Calls a function at each end of an optimizer's `step`, and another one with the records of long steps, of
+    learning rates, of updates that are lost, of missing gradients and, in the end, of gradients that were kept."""
 
     def __init__(
         self,
-        write: Callable[[OptimizerStep | KeptGradients | LostUpdates | MissingGradients], None],
+        write: Callable[[OptimizerRecord], None],
         on_end: Callable[[Any], None],
         failed: Callable[[str, BaseException], None],
     ) -> None:
@@ -32,6 +34,7 @@ class OptimizerSteps:
         """Begin (ns) of the step that runs, by thread."""
         self._handles: list[Any] = []
         self.gradients = GradientResets(write, failed)
+        self._rates = RateWatch(write, failed)
         self._updates, self._missing = UpdateWatch(write, failed), GradientWatch(write, failed)
 
     def attach(self) -> None:
@@ -49,6 +52,7 @@ class OptimizerSteps:
         self.gradients.tell()
 
     def _begin(self, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self._rates.begins(optimizer)
         if not _has_closure(args, kwargs):  # else it calls graphs
             self._missing.begins(optimizer)
             self._updates.begins(optimizer)

@@ -38,6 +38,12 @@ def calling_frame(frame: FrameType) -> FrameType | None:
     return found if found is not None and not is_script(found) else None
 
 
+def calling_place() -> tuple[str, int] | tuple[None, None]:
+    """Return the file and the line of the program that calls the recorder, or None for both."""
+    frame = calling_frame(sys._getframe(1))
+    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else (None, None)
+
+
 def is_compiled(code: CodeType) -> bool:
     """Return whether Dynamo has made this code, whose line numbers mean nothing."""
     return any(name.startswith(_COMPILED) for name in code.co_names)

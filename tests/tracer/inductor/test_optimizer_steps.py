@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from stepscope.tracer.inductor import optimizer_steps
-from stepscope.tracer.inductor.optimizer_steps import OptimizerSteps
-from stepscope.tracer.schema.steps import KeptGradients, LostUpdates, MissingGradients, OptimizerStep
+from stepscope.tracer.inductor.optimizer_steps import OptimizerRecord, OptimizerSteps
+from stepscope.tracer.schema.steps import OptimizerStep
 
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[OptimizerStep], list[Any]]]:
     """The records of steps of any duration, and the optimizers that have stepped."""
     monkeypatch.setattr(optimizer_steps, "LEAST_NS", 0)
-    records: list[OptimizerStep | KeptGradients | LostUpdates | MissingGradients] = []
+    steps: list[OptimizerStep] = []
     ends: list[Any] = []
-    hooks = OptimizerSteps(records.append, ends.append, lambda where, error: pytest.fail(f"{where}: {error}"))
+
+    def write(record: OptimizerRecord) -> None:
+        if isinstance(record, OptimizerStep):
+            steps.append(record)
+
+    hooks = OptimizerSteps(write, ends.append, lambda where, error: pytest.fail(f"{where}: {error}"))
     hooks.attach()
-    yield cast("list[OptimizerStep]", records), ends
+    yield steps, ends
     hooks.detach()
 
 

@@ -9,6 +9,7 @@ from stepscope.viewer.findings.evidence import MOST_EXAMPLES, open_launch, progr
 from stepscope.viewer.findings.values.describe import number
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.graphs.rows import ArgumentRow, SiteRow
 from stepscope.viewer.overview.rows import ProofLink
 from stepscope.viewer.store.trace import Trace
@@ -32,6 +33,14 @@ class Subject:
         if self.argument is None:
             return f"argument {self.course.argument}"
         return program_name(self.trace, self.site.graph, self.argument.buffer or self.argument.name)
+
+    @property
+    def is_parameter(self) -> bool:
+        """Return whether the tensor is known to be a parameter of the model."""
+        if self.argument is None:
+            return False
+        known = program_names(self.trace, self.site.graph).get(self.argument.buffer or self.argument.name)
+        return known is not None and known.kind == "parameter"
 
     @property
     def line(self) -> str:

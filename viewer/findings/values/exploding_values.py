@@ -4,9 +4,9 @@ suffice in each of which it grew at least a hundredfold. The NaN and infinities 
 finding, which is critical then: overflows from the last finite step on, what comes from them or from an earlier step,
 and what is made from numbers whose squares overflow. Of all tensors that grew like this, the finding names the one that
 began first, in the step in which it began; the others are its consequences or share its cause. A learning rate that is
-too high is the usual cause. It is left out if code outside of the graphs multiplies an input in place again and again
-(changed_outside). Of several lines that a launch computes, one that only has results within bounds, as those of tanh
-and sigmoid, is not named."""
+too high is the usual cause; the finding says if it had just risen. It is left out if code outside of the graphs
+multiplies an input in place again and again (changed_outside). Of several lines that a launch computes, one that only
+has results within bounds, as those of tanh and sigmoid, is not named."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from stepscope.viewer.findings.values.changed_outside import growing_logs
 from stepscope.viewer.findings.values.climbs import Climb, climbs
 from stepscope.viewer.findings.values.courses import Subject, numbers_text, others_text
 from stepscope.viewer.findings.values.describe import number
+from stepscope.viewer.findings.values.learning_rates import rate_text, rise_at, rise_evidence, rise_text
 from stepscope.viewer.findings.values.nonfinite import ends_of_climbs
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
@@ -58,17 +59,19 @@ def _finding(trace: Trace, climbs: list[Climb], ends: list[Finding]) -> Timed:
     factor, source = climb.growth ** (1 / count), growing_line(subject.site)
     fields = subject.fields(climb.first)
     links = [ProofLink("open the launch at which it ends", end.page) for end in ends[:1]]
+    rise = rise_at(subject, climb.first - 1, climb.first + 1)
     lost = f" until it was no longer finite in step {course.steps[climb.last + 1]}" if climb.is_lost else ""
     return subject.place_at(climb.first).time_unix_ns, Finding(
         kind="exploding_values",
         severity="critical" if any(end.severity == "critical" for end in ends) else "warning",
         title=(
             f"{subject.name}{place(source)} grew by a factor of {number(float(f'{factor:.2g}'))} per step"
-            f" from step {course.steps[climb.first]} on{lost}"
+            f" from step {course.steps[climb.first]} on{lost}{rise_text(rise)}"
         ),
         proof=[
             f"largest magnitude {numbers_text(course, climb.first, climb.last)}",
             *others_text(len(climbs) - 1, "grew in the same way and began no earlier"),
+            *([] if rise is not None else rate_text(subject, climb.first + 1)),
             *[f"Then this happens: {end.title}" for end in ends[:1]],
         ],
         rule=rule_of(__doc__),
@@ -79,6 +82,7 @@ def _finding(trace: Trace, climbs: list[Climb], ends: list[Finding]) -> Timed:
             "first_nonfinite_step": course.steps[climb.last + 1] if climb.is_lost else None,
             "largest": [course.numbers[climb.first], course.numbers[climb.last]],
             "tensors": len(climbs),
+            **rise_evidence(rise),
             "ends": [
                 attributes(end, "title", "step", "launch", "graph", "kernel", "page") for end in ends[:MOST_EXAMPLES]
             ],

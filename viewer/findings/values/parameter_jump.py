@@ -1,8 +1,8 @@
 """The L2 norm of a parameter of the model was at least three times as large in one step as in the step before, although
 it had changed by less than a tenth in each of the three or more steps before that. The finding names the step and the
 parameter with the largest jump, and counts the others that jumped in the same step. It is left out from the step on in
-which values of the same log begin to explode, which is then reported instead. A spike of the learning rate, a loaded
-checkpoint, or a bad batch are usual causes."""
+which values of the same log begin to explode, which is then reported instead. A spike of the learning rate, which is
+named if it at least doubled in between, a loaded checkpoint, or a bad batch are usual causes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
 from stepscope.viewer.findings.values.climbs import climbs
 from stepscope.viewer.findings.values.courses import Subject, numbers_text, others_text
 from stepscope.viewer.findings.values.describe import number
-from stepscope.viewer.graphs.queries.program_names import program_names
+from stepscope.viewer.findings.values.learning_rates import rise_at, rise_evidence, rise_text
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.trends import Course, jumping, last_finite, ratios
@@ -47,7 +47,7 @@ def find(evidence: Evidence) -> list[Timed]:
         exploding.setdefault(climb.course.log, climb.course.steps[climb.first])
     jumps = [jump for course in jumping(trace, LEAST_JUMP, LEAST_QUIET_STEPS) if (jump := jump_of(course)) is not None]
     jumps = [jump for jump in jumps if jump.step <= exploding.get(jump.course.log, jump.step)]
-    jumps = [jump for jump in jumps if _is_parameter(trace, jump.course)]
+    jumps = [jump for jump in jumps if Subject(trace, jump.course).is_parameter]
     groups = grouped(jumps, lambda jump: (jump.course.log, jump.step))
     return [_finding(trace, jumps) for jumps in groups]
 
@@ -62,23 +62,17 @@ def jump_of(course: Course) -> Jump | None:
     return None
 
 
-def _is_parameter(trace: Trace, course: Course) -> bool:
-    subject = Subject(trace, course)
-    names = program_names(trace, subject.site.graph)
-    known = names.get(subject.argument.buffer or subject.argument.name) if subject.argument is not None else None
-    return known is not None and known.kind == "parameter"
-
-
 def _finding(trace: Trace, jumps: list[Jump]) -> Timed:
     jump = max(jumps, key=lambda one: one.factor)
     parameters = {Subject(trace, one.course).name for one in jumps}
     course, at, subject = jump.course, jump.position, Subject(trace, jump.course)
     factor = number(float(f"{jump.factor:.2g}"))
+    rise = rise_at(subject, at - 1, at)
     between = f"between step {course.steps[at - 1]} and step {course.steps[at]}"
     return subject.place_at(at).time_unix_ns, Finding(
         kind="parameter_jump",
         severity="warning",
-        title=f"{subject.name} became {factor} times as large {between}",
+        title=f"{subject.name} became {factor} times as large {between}{rise_text(rise)}",
         proof=[
             f"L2 norm {numbers_text(course, 0, at)}",
             *others_text(len(parameters) - 1, "jumped in the same step"),
@@ -89,6 +83,7 @@ def _finding(trace: Trace, jumps: list[Jump]) -> Timed:
             "l2_before": course.numbers[at - 1],
             "l2_after": course.numbers[at],
             "parameters": len(parameters),
+            **rise_evidence(rise),
         },
         **subject.fields(at),
     )

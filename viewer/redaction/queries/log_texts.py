@@ -20,7 +20,7 @@ _COLUMNS = {
     "paths": (
         "logs.path", "strings.text", "compiles.file", "compile_events.file", "saved_tensors.file", "data_waits.file",
         "judged_buffers.files", "call_sites.file", "kept_gradients.file", "lost_updates.file",
-        "sampled_lines.files", "missing_gradients.file",
+        "sampled_lines.files", "missing_gradients.file", "learning_rates.file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
@@ -28,7 +28,7 @@ _COLUMNS = {
         "failed_nodes.type", "failed_nodes.node", "failed_nodes.target", "scalars.name",
         "profiled_operators.name", "device_work.name", "optimizer_steps.name", "kept_gradients.name",
         "lost_updates.name", "call_sites.function", "sampled_lines.functions",
-        "missing_gradients.name", "missing_gradients.names", "changed_frozen_weights.name",
+        "missing_gradients.name", "learning_rates.name", "missing_gradients.names", "changed_frozen_weights.name",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
     "environment": ("process_ends.environment",),

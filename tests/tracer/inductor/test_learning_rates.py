@@ -1,0 +1,50 @@
+"""Learning rates of optimizers, as the hook of the recorder sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stepscope.tracer.inductor.learning_rates import RateWatch
+from stepscope.tracer.schema.steps import LearningRate
+
+
+def failed(where: str, error: BaseException) -> None:
+    raise AssertionError(where) from error
+
+
+def recorded(rates: Sequence[Any]) -> list[tuple[float | None, float]]:
+    """Return the rates before and after each change of which a record is written."""
+    found: list[LearningRate] = []
+    watch, optimizer = RateWatch(found.append, failed), torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
+    for rate in rates:
+        optimizer.param_groups[0]["lr"] = rate
+        watch.begins(optimizer)
+    return [(one.before, one.rate) for one in found]
+
+
+def test_a_rate_is_recorded_first_and_where_it_has_changed_much() -> None:
+    assert recorded([0.001] * 5) == [(None, 0.001)]
+    assert recorded([0.001, 0.0015, 40.0, 0.001, 0.001]) == [(None, 0.001), (0.0015, 40.0), (40.0, 0.001)]
+
+
+def test_a_slow_decay_and_a_warm_up_are_recorded_at_each_factor_of_two() -> None:
+    assert recorded([1.0, 0.8, 0.6, 0.4, 0.3]) == [(None, 1.0), (0.6, 0.4)]
+    assert recorded([0, 0, 0.1, 0.2, 0.3]) == [(None, 0.0), (0.0, 0.1), (0.1, 0.2)]
+
+
+def test_a_rate_that_is_a_tensor_is_not_read() -> None:
+    assert recorded([torch.tensor(0.1)] * 3) == []
+
+
+def test_of_several_groups_the_largest_rate_counts_and_of_many_changes_the_first() -> None:
+    found: list[LearningRate] = []
+    groups: list[dict[str, Any]] = [{"params": [torch.nn.Parameter(torch.ones(1))], "lr": rate} for rate in (0.1, 0.3)]
+    watch, optimizer = RateWatch(found.append, failed), torch.optim.SGD(groups)
+    for step in range(3_000):
+        optimizer.param_groups[0]["lr"] = 10.0 if step % 2 else 0.2
+        watch.begins(optimizer)
+    assert (found[0].rate, found[1].before, len(found)) == (0.3, 0.3, 1_000)
+    assert found[0].file == __file__

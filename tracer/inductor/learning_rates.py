@@ -1,0 +1,50 @@
+"""Records the learning rates of optimizers of `torch.optim` where they change much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from stepscope.tracer.runtime.program_frames import calling_place
+from stepscope.tracer.schema.steps import LearningRate
+
+LEAST_FACTOR = 2.0
+"""Smallest factor between two rates that are recorded."""
+_MOST_RECORDS = 1_000
+
+
+class RateWatch:
+    """Writes a record of the learning rate in the first step of each optimizer and in steps in which it has changed."""
+
+    def __init__(self, write: Callable[[LearningRate], None], failed: Callable[[str, BaseException], None]) -> None:
+        self._write, self._failed = write, failed
+        self._rates: WeakKeyDictionary[Any, tuple[float, float]] = WeakKeyDictionary()
+        """The rate in the last step of an optimizer, and the rate that was last recorded."""
+        self._left = _MOST_RECORDS
+
+    def begins(self, optimizer: Any) -> None:
+        """Look at the rate with which an optimizer is about to step. Raises nothing."""
+        if not self._left:
+            return
+        try:
+            self._look(optimizer)
+        except Exception as error:
+            self._left = 0
+            self._failed("learning rates", error)
+
+    def _look(self, optimizer: Any) -> None:
+        rates = [group.get("lr") for group in optimizer.param_groups]
+        if not rates or not all(type(rate) in (float, int) for rate in rates):
+            return
+        rate = float(max(rates))
+        before, recorded = self._rates.get(optimizer, (None, None))
+        if recorded is None or _is_far(rate, recorded):
+            self._left -= 1
+            self._write(LearningRate(type(optimizer).__name__, rate, before, *calling_place()))
+            recorded = rate
+        self._rates[optimizer] = rate, recorded
+
+
+def _is_far(rate: float, recorded: float) -> bool:
+    return rate != recorded and (rate >= LEAST_FACTOR * recorded or rate <= recorded / LEAST_FACTOR)

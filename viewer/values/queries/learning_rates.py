@@ -1,0 +1,46 @@
+"""Queries the learning rates of optimizers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+LEAST_RISE = 2.0
+"""Smallest factor between the rates of two steps that is a rise."""
+
+_RATES = """
+    SELECT name, rate, before, file, line FROM learning_rates
+    WHERE log = ? AND time_unix_ns < ? ORDER BY time_unix_ns DESC
+"""
+_RISE = """
+    SELECT name, rate, before, file, line FROM learning_rates
+    WHERE log = ? AND time_unix_ns > ? AND time_unix_ns < ? AND rate >= ? * before
+    ORDER BY rate / before DESC LIMIT 1
+"""
+
+
+class Rate(NamedTuple):
+    """The learning rate with which an optimizer steps."""
+
+    name: str
+    """The class of the optimizer."""
+    rate: float
+    before: float | None
+    """The rate in the step before; None in the first step."""
+    file: str | None
+    """The place in the program that calls `step`."""
+    line: int | None
+
+
+def rise_between(trace: Trace, log: int, after_ns: int, before_ns: int) -> Rate | None:
+    """Return the largest rise of a learning rate between two times (Unix, ns), or None."""
+    found = sql.records(Rate, trace, _RISE, [log, after_ns, before_ns, LEAST_RISE])
+    return found[0] if found else None
+
+
+def rate_of_only_optimizer(trace: Trace, log: int, before_ns: int) -> Rate | None:
+    """Return the last rate before a time (Unix, ns) if one line of the program steps an optimizer, else None."""
+    found = sql.records(Rate, trace, _RATES, [log, before_ns])
+    return found[0] if len({(one.name, one.file, one.line) for one in found}) == 1 else None
