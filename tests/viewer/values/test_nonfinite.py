@@ -232,6 +232,18 @@ class TestInfinities:
         assert (operation(site, bad="-inf"), source_line(site, bad="-inf")) == ("log", lines[1])
         assert (operation(site, bad="inf"), source_line(site, bad="inf")) == ("div", lines[0])
 
+    def test_a_logarithm_and_not_a_variable_whose_name_contains_one(self, opened: Open) -> None:
+        program = Program().launch("cpp_fused__softmax_log_0", ["primals_1"], ["buf0"], "cpp", ["aten.log"])
+        log = ValueLog(program)
+        log.call(program, buf0=NAN)
+        (site,) = site_rows(opened(log.end()), [0])
+        lines = [
+            SourceLine("model.py", 11, "f", "probabilities = logits.softmax(-1)"),
+            SourceLine("model.py", 12, "f", "logarithms = probabilities.log()"),
+        ]
+        site = replace(site, stacks=[[line] for line in lines], aten=["aten._softmax", "aten.log"])
+        assert (operation(site), source_line(site)) == ("log", lines[1])
+
     def test_the_backward_of_a_logarithm_and_not_of_a_mean(self, opened: Open) -> None:
         program = Program().launch(
             "cpp_fused_div_mul_where_0", ["tangents_1"], ["buf0"], "cpp", ["aten.div", "aten.mul"]

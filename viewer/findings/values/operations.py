@@ -121,7 +121,7 @@ def source_line(site: SiteRow, *, bad: Bad = "nan", backward: bool = False) -> S
     names = [name for name in RISKY if name not in ("softmax", "exp", "pow")] if backward else [site.kernel]
 
     def weight(line: SourceLine) -> tuple[bool, bool, int]:
-        risks = _risks(_calls(line.code) if backward else line.code, names, bad)
+        risks = _risks(line.code, names, bad)
         return bad == "-inf" and "log" in risks, risks != ["div"] or "/" in line.code, len(risks)
 
     return max((stack[-1] for stack in site.stacks if stack), key=weight, default=None)
@@ -190,16 +190,16 @@ def _plain(name: str) -> str:
 
 
 def _calls(code: str) -> str:
-    """Return the line of the model without names that it calls no operator by, such as ``log_std``."""
+    """Return the line of the model without names that it calls no operator by, such as ``logits``."""
     return _NAME.sub("", code.partition("#")[0])
 
 
 def _risks(code: str, names: Sequence[str], bad: Bad) -> list[str]:
-    """Return the risky operators among `names`, or in the name of a kernel, that the line of the model shows.
+    """Return the risky operators among `names`, or in the name of a kernel, that the line of the model calls.
 
     Softmax makes no infinities, and where there is a logarithm, it is the one that makes -inf.
     """
-    code = code.partition("#")[0]
+    code = _calls(code)
     found = [
         risk
         for risk, signs in RISKY.items()
