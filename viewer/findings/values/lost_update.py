@@ -151,12 +151,14 @@ def _unmoved(trace: Trace, subjects: list[Subject]) -> Timed:
 def _of_optimizer(evidence: Evidence, one: LostUpdate) -> Timed:
     source = SourceLine(one.file, one.line, "", "") if one.file is not None and one.line is not None else None
     needed = number(spacing(one.magnitude, one.dtype) / 2)
+    moved = one.elements - one.unchanged
+    changed, rest = (f"{moved:,}", "the other") if moved else ("none", "their")
     return one.time_unix_ns, Finding(
         kind="lost_update",
         severity="warning",
         title=(
-            f"Steps of {one.name}{place(source)} change {one.elements - one.unchanged:,} of {one.elements:,} elements:"
-            f" {one.dtype} rounds the other updates away"
+            f"Steps of {one.name}{place(source)} change {changed} of {one.elements:,} elements:"
+            f" {one.dtype} rounds {rest} updates away"
         ),
         proof=[
             f"{one.unchanged:,} elements of {plural(one.parameters, 'parameter')} had a gradient in each of 5 steps and"
