@@ -1,0 +1,30 @@
+"""The weights are loaded after the model was compiled with freezing, so that the compiled graph goes on with the old
+ones.
+
+$ stepscope run frozen_weight.py
+critical: The frozen weight self.weight of graph 0 (frozen_weight.py:25) changed before step 1, and the graph still uses
+its old constant
+"""
+
+import sys
+
+import torch
+import torch._inductor.config
+from torch import nn
+
+torch._inductor.config.freezing = True
+
+
+def load() -> None:
+    model.load_state_dict(trained.state_dict())
+
+
+torch.manual_seed(0)
+model, trained = nn.Linear(16, 4).eval(), nn.Linear(16, 4)
+compiled = torch.compile(model)
+with torch.no_grad():
+    compiled(torch.rand(64, 16))
+    load()
+    if "--fixed" in sys.argv:
+        torch.compiler.reset()
+    compiled(torch.rand(64, 16))
