@@ -36,6 +36,38 @@ def test_a_wrong_launch_and_a_changed_input_are_findings(opened: Open) -> None:
     assert (wrong.source.line, wrong.launch, wrong.evidence["bad"]) == (12, 1, 3)
 
 
+def test_the_first_launch_of_a_call_is_told_from_the_caller(opened: Open) -> None:
+    def told(producer: int | None, writer: int | None) -> str:
+        log = recorded(end=False).record(
+            ClobberedInput(
+                graph=0, call=0, step=0, launch=2, site=2, buffer="buf1", is_written=True, producer=producer,
+                writer=writer,
+            )
+        )  # fmt: skip
+        (found,) = (one for one in all_findings(opened(log)) if one.kind == "clobbered_input")
+        return found.proof[0]
+
+    assert told(0, 1).startswith("Launch 0 wrote it; in between, launch 1 (")
+    assert told(0, None) == "Launch 0 wrote it; in between, no launch is declared to write to its memory."
+    assert told(None, 0).startswith("The caller passed it; in between, launch 0 (")
+
+
+def test_an_infinity_of_eager_code_is_shown_with_the_line_that_makes_the_buffer(opened: Open) -> None:
+    log = recorded(end=False).record(
+        JudgedBuffer(
+            graph=0, call=0, step=0, launch=1, site=1, buffer="buf1", node="square", verdict="eager_off", rules=[],
+            how="moved", dtype="float16", size=[4, 8], index=[2, 5], compiled=1.5, eager=None, float64=1.5,
+            allowed=0.004, of_limit=0.1, bad=0, inputs=["mm in buf0"], source=None,
+            fragment=["square = aten.mul.Tensor(mm, mm)", "rsqrt = aten.rsqrt.default(square)"],
+        )
+    )  # fmt: skip
+    (found,) = (one for one in all_findings(opened(log)) if one.kind == "eager_rounding")
+    assert found.proof == [
+        "buf1[2, 5]: compiled 1.5, eager not finite, float64 1.5 (float16, allowed error 0.004)",
+        "The judge recomputed square = aten.mul.Tensor(mm, mm)",
+    ]
+
+
 def test_a_result_that_was_never_written_accuses_no_kernel(opened: Open) -> None:
     log = recorded(end=False).record(
         ClobberedInput(

@@ -43,12 +43,12 @@ def _finding(evidence: Evidence, group: list[ClobberedInputRow]) -> Timed:
     elif row.is_result:
         what = f"overwrites {name}, which the call returns as {producer_kernel or 'the caller'} wrote it"
         proof = [
-            f"Launch {producer} wrote it, and launch {writer or row.launch} wrote to its memory before the return."
+            f"{_origin(producer)}, and launch {row.launch if writer is None else writer} wrote to its memory before the"
+            " return."
         ]
     else:
         what = f"reads {name}, which is not what {producer_kernel or 'the caller'} wrote"
-        by = f"launch {writer} ({writer_kernel}) wrote to its memory" if writer else "no launch wrote to its memory"
-        proof = [f"{f'Launch {producer} wrote it' if producer else 'The caller passed it'}; in between, {by}."]
+        proof = [f"{_origin(producer)}; in between, {_change(writer, writer_kernel)}."]
     seen = f"in {plural(len(group), 'call')}"
     graph = graph_row(trace, row.graph) if row.is_unwritten_result else None
     subject = f"graph {graph_label(row.graph, graph.compile_id, graph.phase)}" if graph is not None else row.kernel
@@ -75,6 +75,16 @@ def _finding(evidence: Evidence, group: list[ClobberedInputRow]) -> Timed:
         **attributes(row, "graph", "log"),
         **attributes(row, "step", "launch", "buffer"),
     )
+
+
+def _origin(producer: int | None) -> str:
+    return "The caller passed it" if producer is None else f"Launch {producer} wrote it"
+
+
+def _change(writer: int | None, kernel: str | None) -> str:
+    if writer is None:
+        return "no launch is declared to write to its memory"
+    return f"launch {writer} ({kernel}) wrote to its memory"
 
 
 def _launch(trace: Trace, row: ClobberedInputRow, position: int | None) -> tuple[int | None, str | None]:

@@ -4,7 +4,7 @@ code rounds in between, or overflows, where the kernel does not. This is not a c
 from __future__ import annotations
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, rule_of
-from stepscope.viewer.findings.judged.shown import evidence_of, links_of, page_of, three_values
+from stepscope.viewer.findings.judged.shown import evidence_of, links_of, page_of, recomputed, three_values
 from stepscope.viewer.findings.values.operations import source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.judged.queries.judged import judged_buffers
@@ -39,7 +39,7 @@ def _finding(evidence: Evidence, group: list[JudgedBufferRow]) -> Timed:
         page=page_of(row),
         rank=evidence.rank_of(row.log),
         source=row.source or source_line(site),
-        proof=[three_values(row), *([f"The judge recomputed {row.fragment[-1]}"] if row.fragment else [])],
+        proof=[three_values(row), *([f"The judge recomputed {recomputed(row)}"] if row.fragment else [])],
         links=links_of(row),
         argument=row.buffer,
         **attributes(row, "step", "graph", "launch", "kernel", "buffer", "log"),

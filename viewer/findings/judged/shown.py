@@ -14,16 +14,26 @@ from stepscope.viewer.store.trace import Trace
 MOST_CODE = 6000
 
 
-def number(value: float | None) -> str:
+def number(value: float | None, missing: str = "unknown") -> str:
     """Return a number with the digits that tell float32 values apart."""
-    return "unknown" if value is None else f"{value:.9g}"
+    return missing if value is None else f"{value:.9g}"
 
 
 def three_values(row: JudgedBufferRow) -> str:
-    """Return the three values of the worst element, with its index."""
+    """Return the three values of the worst element, with its index. Records have no number for one that is not finite,
+    and none of the three if the element is unknown."""
     where = f"{row.buffer}{row.index if row.index else ''}"
-    values = f"compiled {number(row.compiled)}, eager {number(row.eager)}, float64 {number(row.float64)}"
+    three = row.compiled, row.eager, row.float64
+    missing = "unknown" if three == (None, None, None) else "not finite"
+    compiled, eager, double = (number(value, missing) for value in three)
+    values = f"compiled {compiled}, eager {eager}, float64 {double}"
     return f"{where}: {values} ({row.dtype}, allowed error {number(row.allowed)})"
+
+
+def recomputed(row: JudgedBufferRow) -> str:
+    """Return the line of the recomputed code that makes the value of the buffer; a kernel may go on from there."""
+    own = (line for line in row.fragment if line.startswith(f"{row.node} = "))
+    return next(own, row.fragment[-1])
 
 
 def how_many(row: JudgedBufferRow) -> str:

@@ -14,6 +14,7 @@ from stepscope.viewer.findings.judged.shown import (
     links_of,
     of_limit,
     page_of,
+    recomputed,
     three_values,
 )
 from stepscope.viewer.findings.values.operations import source_line
@@ -60,7 +61,7 @@ def _finding(evidence: Evidence, group: list[JudgedBufferRow]) -> Timed:
         source=row.source or source_line(site),
         proof=[
             three_values(row),
-            f"The judge recomputed it from {', '.join(row.inputs[:6]) or 'no input'}: {row.fragment[-1]}",
+            f"The judge recomputed it from {', '.join(row.inputs[:6]) or 'no input'}: {recomputed(row)}",
         ],
         links=links_of(row),
         argument=row.buffer,
