@@ -182,6 +182,23 @@ def test_a_peak_over_the_estimate(opened: Open) -> None:
     assert "50 % more than the scheduler's estimate of 4.2 MB" in finding.title
 
 
+def test_the_result_of_an_operator_that_is_larger_than_the_schedule_knows(opened: Open) -> None:
+    """The generated code gives it a second name, which allocates nothing in the schedule."""
+    size, more = 4 << 20, 1 << 20
+    buffers: list[Any] = [("buf0", size, 0, 0, "temporary"), ("buf1", 0, 1, 1, "temporary")]
+    schedule = logs.schedule(0, [*buffers, ("buf2", more, 1, -1, "output")], {}, 2)
+    schedule = replace(schedule, buffers=replace(schedule.buffers, free_bytes=[0, size, more]))
+    program = Program().allocate("buf0").launch("operator", ["x"], ["buf0"]).reuse("buf1", "buf0")
+    program.allocate("buf2").launch("a", ["buf1"], ["buf2"])
+    storages: list[Any] = [("buf0", "returned", 2 * size, 0, NEW), ("buf2", "allocated", more, 1, NEW)]
+    log = LogBuilder().record(run()).record(program.graph()).record(program.provenance())
+    log.record(calls_of(0, program, 0, start_of(0))).record(schedule)
+    log.record(layout(0, 0, storages, [(0, 2)])).record(lifetimes([0], [0])).record(End("exit", start_of(9)))
+    (finding,) = (one for one in all_findings(opened(log)) if one.kind == "estimate_gap")
+    assert finding.evidence["measured_index"] == 1
+    assert "its storage is larger than the schedule's buffer (8.4 MB measured, 4.2 MB estimated)" in finding.proof[0]
+
+
 @pytest.mark.parametrize(("scratch", "expected"), [(1 << 20, 4 << 20), (1000, 1000), (2 << 20, 9 << 20)])
 def test_a_small_gap_is_none(opened: Open, scratch: int, expected: int) -> None:
     assert all_findings(opened(gap_log(scratch, expected))) == []

@@ -185,7 +185,9 @@ def _gap_buffer(
     places: GraphIndex, row: AliveRow, expected: Mapping[str, ScheduledBufferRow], everything: set[str]
 ) -> GapBuffer:
     names = [row.name, *row.other_names]
-    size = sum(expected[name].alloc_bytes for name in names if name in expected)
+    alive = [expected[name] for name in names if name in expected]
+    # What an operator returns has a second name in the schedule, which allocates nothing and frees what the first did.
+    size = sum(buffer.alloc_bytes for buffer in alive) or sum(buffer.free_bytes for buffer in alive)
     reused = [name for name in row.other_names if name in places.reused and name not in expected]
     if size:
         why = "its storage is larger than the schedule's buffer"
