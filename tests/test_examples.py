@@ -23,9 +23,11 @@ pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.compiles]
 
 EXAMPLES = ROOT / "docs" / "examples" / "findings"
 ON_GPU = {"full_precision_matmul"}
+UNCAUGHT = {"exception"}
+"""Kinds whose examples end with an exception that comes up to the outermost frame."""
 ATTEMPTS = 3
 """Other programs may take the cores from a run whose times matter."""
-_NUMBER = re.compile(r"-?\d[\d,.]*(e[+-]?\d+)?( [kMG]?B| [mun]?s)?\b")
+_NUMBER = re.compile(r"(?<=stepscope_trace_rank_)\w+|-?\d[\d,.]*(e[+-]?\d+)?( [kMG]?B| [mun]?s)?\b")
 example_of: Callable[[str], Any] = runpy.run_path(str(ROOT / "docs" / "generate_findings.py"))["example_of"]
 
 
@@ -34,7 +36,8 @@ def findings(kind: str, folder: Path, *more: str) -> tuple[subprocess.CompletedP
     tool, run, *rest = shlex.split(example_of(kind).command)
     assert (tool, run) == ("stepscope", "run")
     command = [*COMMAND, "run", "-o", folder, *rest, *more]
-    done = python_processes.run(command, env=clean_environment(folder.parent / "cache"), cwd=EXAMPLES, timeout=300)
+    environment = clean_environment(folder.parent / "cache")
+    done = python_processes.run(command, env=environment, cwd=EXAMPLES, timeout=300, alone=kind in UNCAUGHT)
     with open_trace(folder, index_dir=folder.parent / f"{folder.name}-index") as trace:
         return done, all_findings(trace)
 
