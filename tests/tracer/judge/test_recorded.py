@@ -209,15 +209,3 @@ def test_what_inductor_lowers_in_place_of_several_nodes_is_judged(
     assert {verdict for verdict, _ in found.verdicts()} == {"ok"}
     assert not found.buffers
     assert not found.failures
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("factor", "expected"), [(300.0, {"eager_rounding"}), (2.0, set())])
-def test_an_overflow_of_eager_code_is_no_compiler_error(tmp_path: Path, factor: float, expected: set[str]) -> None:
-    with stepscope.trace(tmp_path, judge="first"):
-        result = compiled(lambda x: x * factor * factor / (factor * factor))(torch.ones(64, dtype=torch.float16))
-    assert result.isfinite().all()
-    with open_trace(tmp_path) as trace:
-        findings = all_findings(trace)
-    assert {one.kind for one in findings} == expected
-    assert all("this is rounding, not a compiler error" in one.title for one in findings)
