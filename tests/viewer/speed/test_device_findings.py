@@ -28,15 +28,16 @@ def on_gpu(
     device_us: tuple[int, int],
     capabilities: Any = ("9.0",),
     profiled_us: int | None = None,
+    kernel: tuple[str, str] = ("triton_poi_fused_relu_0", "triton"),
 ) -> LogBuilder:
-    """Ten steps with a matrix product and a Triton kernel; launching each of them takes `host_us`.
+    """Ten steps with a matrix product and another kernel; launching each of them takes `host_us`.
 
     The profiler saw a kernel of `profiled_us` in step 5, and one of half its duration on another stream."""
     sites = [
         LaunchSite(
             0, "call", 20, "extern_kernels.mm", "extern", [argument("arg0_1", "in"), argument("buf0", "out")], []
         ),
-        LaunchSite(1, "call", 22, "triton_poi_fused_relu_0", "triton", [argument("buf0", "inout")], []),
+        LaunchSite(1, "call", 22, *kernel, [argument("buf0", "inout")], []),
     ]
     log = LogBuilder().record(
         run(guesses_steps=True, devices=["GPU"], machine=machine(gpu_capabilities=list(capabilities)))
@@ -89,6 +90,11 @@ def test_work_that_the_profiler_saw_counts_instead_of_measured_calls(opened: Ope
     assert finding.title.startswith("The program is host-bound: the device is idle for 80 % of a step of 10.0 ms")
     assert finding.title.endswith("and running them takes 2.00 ms")
     assert "host_bound" not in kinds(opened(on_gpu("high", 4000, (500, 500), profiled_us=7000)))
+
+
+def test_a_graph_without_kernels_of_triton_is_on_the_device_of_its_tensors(opened: Open) -> None:
+    (run_of_log,) = run_splits(opened(on_gpu("high", 100, (6000, 3000), kernel=("extern_kernels.mm", "extern"))))
+    assert run_of_log.verdict == "The device works for 90 % of a step (9.00 ms of 10.0 ms)."
 
 
 def test_a_device_that_works_all_the_time_is_the_verdict(opened: Open) -> None:

@@ -67,7 +67,10 @@ _BREAKS = """
     SELECT e.log, e.file, e.line, any_value(e.function), any_value(e.code) FROM compile_events e
     WHERE e.kind = 'graph_break' AND e.line IS NOT NULL AND e.log BETWEEN $1 AND $2 GROUP BY ALL
 """
-_ON_DEVICE = "SELECT DISTINCT log FROM sites WHERE kind IN ('triton', 'user_triton') AND log BETWEEN $1 AND $2"
+_ON_DEVICE = """
+    SELECT log FROM sites WHERE kind IN ('triton', 'user_triton') AND log BETWEEN $1 AND $2
+    UNION SELECT log FROM tensors WHERE starts_with(device, 'cuda') AND log BETWEEN $1 AND $2
+"""
 _READS = """
     SELECT log FROM logs WHERE log BETWEEN $1 AND $2
       AND (run->>'$.level' IN ('values', 'save') OR coalesce(run->>'$.config.judge', 'off') <> 'off')
