@@ -142,6 +142,7 @@ def place_of(frame: FrameType | None) -> Place:
     while frame is not None and len(found) < MOST_FRAMES:
         code = frame.f_code
         if not (is_ours(code.co_filename) or is_compiled(code) or is_script(frame)):
-            found.append((code.co_filename, frame.f_lineno, code.co_name))
+            line: int | None = frame.f_lineno  # an instruction in between may belong to no line
+            found.append((code.co_filename, code.co_firstlineno if line is None else line, code.co_name))
         frame = program_frame(frame.f_back)
     return tuple(reversed(found))

@@ -6,7 +6,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from types import FrameType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -89,6 +90,12 @@ def test_sampling_ends_after_a_number_of_samples(sink: Sink, monkeypatch: pytest
     gaps(lines, LONG_GAPS + 8, 0.01)
     lines.detach()
     assert len(sink.codes) == 3
+
+
+def test_a_frame_between_lines_is_at_its_function() -> None:
+    code = compile("def loop(): pass", "/src/train.py", "exec").replace(co_firstlineno=3, co_name="loop")
+    frame = cast(FrameType, SimpleNamespace(f_code=code, f_lineno=None, f_back=None))
+    assert place_of(frame) == (("/src/train.py", 3, "loop"),)
 
 
 def test_a_place_has_only_lines_of_the_program() -> None:
