@@ -49,10 +49,11 @@ CREATE TABLE compiles (
     stack VARCHAR,                   -- JSON list of {file, line, function, code}, outermost first
     metrics VARCHAR                  -- JSON list of its records of compilation metrics
 );
--- Events of compiles. `kind` is recompile, recompile_limit, graph_break, compile_failure or cache_bypass.
+-- Events of compiles. `kind` is recompile, recompile_limit, graph_break, compile_failure or cache_bypass. A graph break
+-- in a function that the compiled function calls has in `resumed_line` the line of the compiled function that calls it.
 CREATE TABLE compile_events (
     log BIGINT, compile_id VARCHAR, kind VARCHAR, record BIGINT, cause VARCHAR, text VARCHAR,
-    file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR
+    file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR, resumed_line BIGINT
 );
 -- The fields of compilation metrics that have a value. `number` of a list is its length. The only setting among them
 -- is `triton.cudagraphs`. `cudagraph_skip_reason` has a row wherever PyTorch writes the field.

@@ -31,11 +31,11 @@ def ids(frame: int, number: int) -> dict[str, Any]:
     return {"frame_id": frame, "frame_compile_id": number, "attempt": 0}
 
 
-def broken(gap_us: int, calls: int = 10) -> LogBuilder:
+def broken(gap_us: int, calls: int = 10, text: bytes = BREAK) -> LogBuilder:
     """Calls that are steps: a graph of 1 ms, a break, and a graph of 1 ms; the rest was compiled again once."""
     log = LogBuilder().record(run(guesses_steps=True)).record(graph()).record(graph(1, compile_id="1/0"))
-    log.artifact("dynamo_graph_break_reason", BREAK, "string", **ids(0, 0))
-    compile_records(log, 0, 0)
+    log.artifact("dynamo_graph_break_reason", text, "string", **ids(0, 0))
+    compile_records(log, 0, 0, co_name="f")
     compile_records(log, 1, 0, co_name="torch_dynamo_resume_in_f_at_5")
     log.artifact("recompile_reasons", b"1/0: ___stack0 > 0.5  # if worst > 0.5:  # model.py:6 in f", **ids(1, 1))
     compile_records(log, 1, 1, co_name="torch_dynamo_resume_in_f_at_5")
@@ -62,6 +62,15 @@ def test_a_break_that_costs_little_says_its_share(opened: Open) -> None:
     assert finding.kind == "graph_break"
     assert "Host work at this break takes 20 % of a step (500 us of 2.50 ms)." in finding.proof
     assert (finding.severity, finding.evidence["share"]) == ("info", 0.2)
+
+
+def test_a_break_in_what_the_function_calls(opened: Open) -> None:
+    """The function resumes behind the call, and the finding names the line of the break."""
+    inner = b'line 5, in f\n    worst = check(error)\n  File "/src/checks.py", line 7, in check\n'
+    log = broken(3000, text=BREAK.replace(b"line 5, in f\n", inner))
+    (finding,) = found(opened(log), "graph_break", "synchronizing_call")
+    assert finding.kind == "synchronizing_call"
+    assert "checks.py:7" in finding.title
 
 
 def test_two_causes_on_one_line_tell_its_share_once(opened: Open) -> None:

@@ -15,6 +15,7 @@ _LIMIT = re.compile(r"recompile[_ ]limit|cache_size_limit|cache_limit")
 _LIMIT_KIND = re.compile(r"(?:Recompile|Cache)Limit(?:Hit|Exceeded)$")
 _LIMIT_RAISES = "FailOn"
 """Prefix of exceptions that are raised at the limit with `fullgraph=True`."""
+_RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
 _CACHE_ORDER = ("bypass", "miss", "hit")
 
 _KEPT = frozenset(
@@ -212,7 +213,15 @@ def add_compile(rows: IndexRows, compile: Compile, stack: Stack, frame: Frame | 
             line=place.line if place else None,
             function=place.function if place else None,
             code=place.code if place else None,
+            resumed_line=_resumed_line(cause, frame) if kind == "graph_break" else None,
         )
+
+
+def _resumed_line(cause: Cause, frame: Frame | None) -> int | None:
+    """Return the line of a compiled function at which a graph break ends its graph, in it or in what it calls."""
+    function, file, _ = frame or (None, None, None)
+    origin = _RESUMED.sub(r"\1", function or "")
+    return next((one.line for one in reversed(cause.stack) if (one.file, one.function) == (file, origin)), None)
 
 
 def _place(kind: str, place: UserFrame | None, file: str | None, caller: UserFrame | None) -> UserFrame | None:

@@ -47,6 +47,8 @@ class Cause:
     cause: str
     text: str
     frame: UserFrame | None
+    stack: tuple[UserFrame, ...] = ()
+    """For a graph break, the frames of the user's part of its traceback, outermost first."""
 
 
 def caller_of(stack: Sequence[UserFrame]) -> UserFrame | None:
@@ -66,12 +68,14 @@ def without_torch_at_the_end(stack: Sequence[UserFrame]) -> list[UserFrame]:
 
 def user_frame(text: str) -> UserFrame | None:
     """Return the innermost frame of the user's part of a traceback, torch's own only if there is no other."""
-    part = next((text.split(mark, 1)[1] for mark in _USER_PARTS if mark in text), None)
-    if part is None:
-        return None
-    part = part.split("Traceback (most recent call last)", 1)[0]
-    frames = [UserFrame(file, int(line), function, code) for file, line, function, code in _FRAME.findall(part)]
+    frames = _user_frames(text)
     return caller_of(frames) or (frames[-1] if frames else None)
+
+
+def _user_frames(text: str) -> list[UserFrame]:
+    part = next((text.split(mark, 1)[1] for mark in _USER_PARTS if mark in text), "")
+    part = part.split("Traceback (most recent call last)", 1)[0]
+    return [UserFrame(file, int(line), function, code) for file, line, function, code in _FRAME.findall(part)]
 
 
 def graph_break(text: str) -> Cause:
@@ -87,7 +91,7 @@ def graph_break(text: str) -> Cause:
     place = _PLACE.search(text)
     if frame is None and place is not None:
         frame = UserFrame(place[1], int(place[2]), "", "")
-    return Cause(headline(reason), reason, frame)
+    return Cause(headline(reason), reason, frame, tuple(_user_frames(text)))
 
 
 def _reason_in(text: str) -> str:

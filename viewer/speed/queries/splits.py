@@ -64,7 +64,9 @@ _OPTIMIZERS = (
     "SELECT log, thread, start_ns, duration_ns FROM optimizer_steps WHERE duration_ns > 0 AND log BETWEEN $1 AND $2"
 )
 _BREAKS = """
-    SELECT e.log, e.file, e.line, any_value(e.function), any_value(e.code) FROM compile_events e
+    SELECT e.log, if(e.resumed_line IS NULL, e.file, c.file), coalesce(e.resumed_line, e.line), e.file, e.line,
+           any_value(e.function), any_value(e.code)
+    FROM compile_events e LEFT JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id
     WHERE e.kind = 'graph_break' AND e.line IS NOT NULL AND e.log BETWEEN $1 AND $2 GROUP BY ALL
 """
 _ON_DEVICE = """
@@ -117,6 +119,7 @@ class _Facts(NamedTuple):
     optimizers: Mapping[int, Periods]
     """Steps of optimizers of each thread."""
     breaks: Mapping[tuple[str, int], SourceLine]
+    """The line of each graph break, by the line of the compiled function after which it resumes."""
     on_device: bool
     reads: bool
     """Whether the recorder read tensors between launches."""
@@ -220,8 +223,8 @@ def _facts(trace: Trace, first: int, last: int, step: int | None = None) -> Call
             compiling,
             waiting,
             stepping,
-            {(row[0], row[1]): SourceLine(row[0], row[1], row[2] or "", row[3] or "")
-             for row in breaks.get(log, ()) if row[0]},
+            {(row[0], row[1]): SourceLine(row[2], row[3], row[4] or "", row[5] or "")
+             for row in breaks.get(log, ()) if row[2]},
             log in on_device,
             log in reads,
         )  # fmt: skip
