@@ -178,6 +178,24 @@ def test_ranks_that_hold_the_same_parameters_are_no_stages(tmp_path: Path, share
         assert (finding.proof, finding.source) == ([], None)
 
 
+def test_an_operation_that_only_one_rank_has(tmp_path: Path) -> None:
+    """Names of values and the order of inputs may differ behind it."""
+    ours = GRAPH.format(device=0, folder="/node0", operator="sin", group="0")
+    theirs = ours.replace("sin:", "sin_1:").replace("(sin", "(sin_1").replace(
+        "         # File", '        exp: "f32[4, 4][4, 1]cuda:0" = L_x_.exp();  L_x_ = None\n         # File', 1
+    )  # fmt: skip
+    logs = {rank: LogBuilder(100 + rank) for rank in range(2)}
+    for (rank, log), graph in zip(logs.items(), (ours, theirs), strict=True):
+        ids = {"rank": rank, "frame_id": 0, "frame_compile_id": 0}
+        log.torch("dynamo_output_graph", {"sizes": {}}, graph.encode(), **ids)
+        log.record(ReplicatedParameters("0/0", ["L['self']._parameters['weight']"], ["weight"], [0, 1]))
+    _, findings = opened_ranks(write(tmp_path, logs))
+    (finding,) = (one for one in findings if one.evidence["aspect"] == "graphs")
+    assert finding.title.endswith("differ from those of rank 1, first in the 0/0 Dynamo graph")
+    told = "The first operation that differs is L_x_.exp() on rank 1, which rank 0 does not have there."
+    assert finding.proof == [told]
+
+
 def test_a_difference_within_a_stage_is_a_warning(tmp_path: Path) -> None:
     logs = {rank: rank_log(rank, [{"operator": "sin" if rank < 2 else "cos"}, {}]) for rank in range(4)}
     logs[3] = rank_log(3, [{"operator": "cos"}, {"operator": "tan"}])

@@ -11,9 +11,8 @@ did not log is not a difference. The last log of each rank is compared, and ther
 from __future__ import annotations
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
-from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import Finding, Severity
-from stepscope.viewer.ranks.queries.difference import first_operation, rank_difference
+from stepscope.viewer.ranks.queries.difference import Operation, first_operations, rank_difference
 from stepscope.viewer.ranks.queries.ranks import AspectRow, FirstDifference, ranks
 
 SUMMARY = "Ranks differ"
@@ -42,10 +41,8 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _finding(evidence: Evidence, row: AspectRow, first: FirstDifference) -> Finding:
-    operation = _operation(evidence, row, first)
-    (ours, theirs), source = operation if operation else (("", ""), None)
-    on = first.left_rank, first.right_rank
-    told = f"The first operation that differs is {ours} on rank {on[0]} and {theirs} on rank {on[1]}."
+    left, right = _operations(evidence, row, first)
+    shown = right or left
     return Finding(
         kind="rank_divergence",
         severity=severity(row, first),
@@ -64,22 +61,28 @@ def _finding(evidence: Evidence, row: AspectRow, first: FirstDifference) -> Find
             "right": first.right_text,
             "compile_id": first.compile_id,
         },
-        proof=[told] if operation else [],
+        proof=_proof((left, first.left_rank), (right, first.right_rank)),
         page=first.page,
         rank=first.right_rank,
         log=first.right,
-        source=source,
+        source=shown.source if shown else None,
     )
 
 
-def _operation(
+def _operations(
     evidence: Evidence, row: AspectRow, first: FirstDifference
-) -> tuple[tuple[str, str], SourceLine | None] | None:
-    """Return the first operation in which ranks differ that should compile the same, if their graphs show it."""
+) -> tuple[Operation | None, Operation | None]:
+    """Return the first operations in which ranks differ that should compile the same, if their graphs show them."""
     if row.aspect != "graphs" or row.state == "stages":
-        return None
+        return None, None
     diff = rank_difference(evidence.trace, row.aspect, first.left, first.right).graph
-    return first_operation(evidence.trace, diff) if diff else None
+    return first_operations(evidence.trace, diff) if diff else (None, None)
+
+
+def _proof(*sides: tuple[Operation | None, int | None]) -> list[str]:
+    said = [f"{one.text} on rank {rank}" for one, rank in sides if one is not None]
+    without = [f", which rank {rank} does not have there" for one, rank in sides if one is None]
+    return [f"The first operation that differs is {' and '.join(said)}{''.join(without)}."] if said else []
 
 
 def severity(row: AspectRow, first: FirstDifference) -> Severity:

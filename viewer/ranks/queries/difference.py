@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import zip_longest
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.ingest.torch_trace.rank_facts import comparable_graph
@@ -50,6 +50,9 @@ class DiffLine:
 
 
 _OPERATION = re.compile(r'^\s*(\w+)(?:: "[^"]*")? = (.+?)(?:;|$)')
+_NAME = re.compile(r"(?<!\.)\b[A-Za-z_]\w*")
+_OF_MODULE = re.compile(r"_(?:parameters|buffers)_")
+"""Part of the name of a parameter or buffer, which an operation uses in all graphs."""
 _LINE = re.compile(r"\s*# File: (.+?):(\d{1,9}) in (.*?), code: ?(.*)")
 
 
@@ -199,20 +202,46 @@ def graph_diff(trace: Trace, place: str, left: int, right: int) -> GraphDiff:
     return GraphDiff(place, left, right, _around_changes(lines), is_cut)
 
 
-def first_operation(trace: Trace, diff: GraphDiff) -> tuple[tuple[str, str], SourceLine | None] | None:
-    """Return the first operation in which two graphs differ, on both sides, and the line of the program that the right
-    one comes from; None if the graphs differ in something else."""
-    changed = next((one for one in diff.lines if one.state == "differs"), None)
-    left, right = (_OPERATION.match(text or "") for text in (changed.left, changed.right)) if changed else (None, None)
-    if left is None or right is None:
-        return None
-    source = None
-    for line in trace.payload(diff.right_record)[:MOST_CHARS].decode("utf-8", "replace").splitlines():
-        comment, here = _LINE.match(line), _OPERATION.match(line)
-        source = SourceLine(comment[1], int(comment[2]), comment[3], comment[4]) if comment else source
-        if here is not None and here.groups() == right.groups():
-            return (left[2], right[2]), source
-    return (left[2], right[2]), None
+class Operation(NamedTuple):
+    """An operation of a traced graph."""
+
+    text: str
+    kind: str
+    """The text without the names of computed values, which depend on what was traced before."""
+    source: SourceLine | None
+    """Line of the program that it comes from."""
+
+
+def first_operations(trace: Trace, diff: GraphDiff) -> tuple[Operation | None, Operation | None]:
+    """Return the first operations in which two graphs differ; None for the graph that has no such operation there, and
+    for both if the graphs differ in something else."""
+    ours, theirs = (_graph_operations(trace, record) for record in (diff.left_record, diff.right_record))
+    for i, j in align([one.kind for one in ours], [one.kind for one in theirs]):
+        left, right = (None if i is None else ours[i]), (None if j is None else theirs[j])
+        if left is None or right is None or left.kind != right.kind:
+            return left, right
+    return None, None
+
+
+def _graph_operations(trace: Trace, record: int) -> list[Operation]:
+    names: set[str] = set()
+    source, found = None, []
+    for line in trace.payload(record)[:MOST_CHARS].decode("utf-8", "replace").splitlines()[:MOST_LINES]:
+        comment, operation = _LINE.match(line), _OPERATION.match(line)
+        if comment:
+            source = SourceLine(comment[1], int(comment[2]), comment[3], comment[4])
+        if operation is None:
+            continue
+        if not operation[2].isidentifier():  # else it is an input
+            found.append(Operation(operation[2], _without(names, operation[2]), source))
+        if not _OF_MODULE.search(operation[1]):
+            names.add(operation[1])
+    return found
+
+
+def _without(names: set[str], text: str) -> str:
+    comparable = comparable_graph(text.encode()).decode()
+    return _NAME.sub(lambda name: "_" if name[0] in names else name[0], comparable)
 
 
 def _graph_lines(trace: Trace, record: int) -> list[str]:

@@ -313,6 +313,8 @@ _THINGS: dict[Basis, str] = {
 
 def _difference_text(basis: Basis, first: FirstDifference, inside: str | None) -> str:
     ranks, texts = (first.left_rank, first.right_rank), (first.left_text, first.right_text)
+    if basis in ("graphs", "tensors") and texts[0] == texts[1]:
+        return f"the {texts[0]}"
     if basis == "collectives":
         inside = first.compile_id
     where = f"{_THINGS[basis]} {first.left_index + 1:,}{f' in {inside}' if inside else ''}"
