@@ -1,7 +1,7 @@
 """A custom operator has no fake implementation, so that the compiler cannot know the shape of its result.
 
 $ stepscope run compile_failure.py
-critical: Compiling layer (compile_failure.py:22) failed: TorchRuntimeError: RuntimeError when making fake tensor call:
+critical: Compiling layer (compile_failure.py:24) failed: TorchRuntimeError: RuntimeError when making fake tensor call:
 RuntimeError('There was no fake impl registered for <CustomOpDef(example::clip)>. This is necessary for
 torch.compile/export/fx tracing to work. Please use `clip.register_fake` to add an fake impl.'); the program ended
 """
