@@ -36,8 +36,8 @@ def findings(kind: str, folder: Path, *more: str) -> tuple[subprocess.CompletedP
     tool, run, *rest = shlex.split(example_of(kind).command)
     assert (tool, run) == ("stepscope", "run")
     command = [*COMMAND, "run", "-o", folder, *rest, *more]
-    environment = clean_environment(folder.parent / "cache")
-    done = python_processes.run(command, env=environment, cwd=EXAMPLES, timeout=300, alone=kind in UNCAUGHT)
+    environment, is_alone = clean_environment(folder.parent / "cache"), kind in UNCAUGHT and not more
+    done = python_processes.run(command, env=environment, cwd=EXAMPLES, timeout=300, alone=is_alone)
     with open_trace(folder, index_dir=folder.parent / f"{folder.name}-index") as trace:
         return done, all_findings(trace)
 
