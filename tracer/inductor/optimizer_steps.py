@@ -12,6 +12,7 @@ from stepscope.tracer.inductor.kept_gradients import GradientResets
 from stepscope.tracer.inductor.learning_rates import RateWatch
 from stepscope.tracer.inductor.lost_updates import UpdateWatch
 from stepscope.tracer.inductor.missing_gradients import GradientWatch
+from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import KeptGradients, LearningRate, LostUpdates, MissingGradients, OptimizerStep
 
 OptimizerRecord = OptimizerStep | KeptGradients | LearningRate | LostUpdates | MissingGradients
@@ -62,10 +63,16 @@ class OptimizerSteps:
         ended, thread = perf_counter_ns(), threading.get_native_id()
         began = self._began.pop(thread, None)
         if began is not None and ended - began >= LEAST_NS:
-            self._write(OptimizerStep(thread, began, ended - began, type(optimizer).__name__))
+            name, is_fused = type(optimizer).__name__, _is_fused(optimizer)
+            self._write(OptimizerStep(thread, began, ended - began, name, is_fused, *calling_place()))
         self.gradients.stepped(optimizer)
         self._updates.stepped(optimizer)
         self._on_end(optimizer)
+
+
+def _is_fused(optimizer: Any) -> bool | None:
+    settings = [group["fused"] for group in optimizer.param_groups if "fused" in group]
+    return all(settings) if settings else None
 
 
 def _has_closure(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -71,6 +71,11 @@ class OptimizerStep(Record):
     duration_ns: int
     name: str
     """The class of the optimizer."""
+    is_fused: bool | None = None
+    """Whether one kernel updates all parameters of a group; None if the optimizer cannot do that."""
+    file: str | None = None
+    """The place in the program that calls `step`."""
+    line: int | None = None
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,9 @@ CREATE TABLE data_waits (            -- waits for a batch of a DataLoader
 );
 CREATE TABLE optimizer_steps (       -- steps of optimizers of at least a millisecond
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,
-    name VARCHAR
+    name VARCHAR,
+    is_fused BOOLEAN,                -- NULL if it has no fused form
+    file VARCHAR, line BIGINT        -- the place that calls step
 );
 CREATE TABLE kept_gradients (        -- optimizers after whose steps gradients were kept until the next backward pass
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, kept BIGINT, cleared BIGINT,

@@ -1,6 +1,8 @@
 """From step 12 on, the times are in nanoseconds instead of seconds, and the sine of such large numbers takes longer.
 
 $ stepscope run slower_kernels.py
+warning: From step 12 on, kernels take 9.3 times as long as before: 3.65 ms instead of 392 us per step, and
+cpp_fused_add_cos_mul_sin_0 takes 100 % of the additional time
 """
 
 import sys

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ def on_gpu(
     device_us: tuple[int, int],
     capabilities: Any = ("9.0",),
     profiled_us: int | None = None,
-    kernel: tuple[str, str] = ("triton_poi_fused_relu_0", "triton"),
+    has_triton: bool = True,
 ) -> LogBuilder:
     """Ten steps with a matrix product and another kernel; launching each of them takes `host_us`.
 
@@ -37,8 +38,10 @@ def on_gpu(
         LaunchSite(
             0, "call", 20, "extern_kernels.mm", "extern", [argument("arg0_1", "in"), argument("buf0", "out")], []
         ),
-        LaunchSite(1, "call", 22, *kernel, [argument("buf0", "inout")], []),
+        LaunchSite(1, "call", 22, "triton_poi_fused_relu_0", "triton", [argument("buf0", "inout")], []),
     ]
+    if not has_triton:
+        sites[1] = replace(sites[1], kernel="torch.ops.aten.relu_.default", kind="fallback")
     log = LogBuilder().record(
         run(guesses_steps=True, devices=["GPU"], machine=machine(gpu_capabilities=list(capabilities)))
     )
@@ -93,7 +96,7 @@ def test_work_that_the_profiler_saw_counts_instead_of_measured_calls(opened: Ope
 
 
 def test_a_graph_without_kernels_of_triton_is_on_the_device_of_its_tensors(opened: Open) -> None:
-    (run_of_log,) = run_splits(opened(on_gpu("high", 100, (6000, 3000), kernel=("extern_kernels.mm", "extern"))))
+    (run_of_log,) = run_splits(opened(on_gpu("high", 100, (6000, 3000), has_triton=False)))
     assert run_of_log.verdict == "The device works for 90 % of a step (9.00 ms of 10.0 ms)."
 
 

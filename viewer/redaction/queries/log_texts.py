@@ -20,7 +20,7 @@ _COLUMNS = {
     "paths": (
         "logs.path", "strings.text", "compiles.file", "compile_events.file", "saved_tensors.file", "data_waits.file",
         "judged_buffers.files", "call_sites.file", "kept_gradients.file", "lost_updates.file",
-        "sampled_lines.files", "missing_gradients.file", "learning_rates.file",
+        "sampled_lines.files", "missing_gradients.file", "optimizer_steps.file", "learning_rates.file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
