@@ -172,6 +172,14 @@ def test_shells_can_complete(shell: str) -> None:
     assert "_STEPSCOPE_COMPLETE" in stepscope(env=environment).stdout
 
 
+@pytest.mark.parametrize("options", [["--check-eager"], ["--check-eager", "2"], ["--check-eager", "--level", "values"]])
+def test_a_number_of_checked_calls_may_be_left_out(tmp_path: Path, options: list[str]) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import sys; print(sys.argv[1:])")
+    said = stepscope("run", *options, program, "--check-eager", "x", cwd=tmp_path)
+    assert said.stdout == "['--check-eager', 'x']\n", said.stderr
+
+
 def test_commands_options_and_their_values_are_completed() -> None:
     def offered(line: str) -> list[str]:
         words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}

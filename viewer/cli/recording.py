@@ -31,10 +31,24 @@ if TYPE_CHECKING:
 
 AOTI_LEVELS = ("launches", "values", "save")
 MAX_RUNS = 5
+_CHECK_EAGER = "--check-eager"
 FOLDER = file_option(metavar="DIR", default="stepscope_trace", help="Write the logs to this folder.")
 
 
-@click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+class RunCommand(Command):
+    """A command whose option `--check-eager` takes a number only, since the parser would take the command for it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with_value = {name for one in self.params if not getattr(one, "is_flag", True) for name in one.opts}
+        args, at = [*args], 0
+        while at < len(args) and args[at].startswith("-") and args[at] != "--":
+            if args[at] == _CHECK_EAGER and not "".join(args[at + 1 : at + 2]).removeprefix("-").isdecimal():
+                args[at] = f"{_CHECK_EAGER}=1"
+            at += 2 if args[at] in with_value else 1
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=RunCommand, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument(
     "command", cls=ExplainedArgument, nargs=-1, required=True, metavar="COMMAND...", type=click.UNPROCESSED,
     explanation="script.py, -m module, or any command.",
@@ -134,7 +148,7 @@ FOLDER = file_option(metavar="DIR", default="stepscope_trace", help="Write the l
 )
 @click.option("--check-recompute", is_flag=True, help="Check the memory figures of Inductor's reordering at each swap.")
 @click.option(
-    "--check-eager",
+    _CHECK_EAGER,
     metavar="[N]",
     is_flag=False,
     flag_value="1",
