@@ -361,6 +361,10 @@ class Recorder(ContextDecorator):
         if self._device_error is not None:
             never_free(self)
 
+    def before_fork(self) -> None:
+        """End what must not run while the process forks."""
+        self.guarded("sampled lines", self._lines.before_fork)
+
     def after_fork(self) -> None:
         """Begin a log for a forked child, with the inherited graphs."""
         forget_parent_devices()

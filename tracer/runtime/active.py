@@ -24,6 +24,7 @@ class Recording(Protocol):
 
     def start(self) -> Any: ...
     def give_way(self, other: TraceConfig) -> None: ...
+    def before_fork(self) -> None: ...
     def after_fork(self) -> None: ...
     def configure(self, config: TraceConfig) -> None: ...
     def step(self) -> None: ...
@@ -85,6 +86,11 @@ def go_on() -> None:
         recorder.start()
 
 
+def _before_fork() -> None:
+    if _active is not None:
+        _active.before_fork()
+
+
 def _after_fork_in_child() -> None:
     global _lock
     _lock = threading.RLock()
@@ -95,4 +101,4 @@ def _after_fork_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)

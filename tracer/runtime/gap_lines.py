@@ -72,6 +72,13 @@ class GapLines:
             sampler.join(timeout=1)
             self.write()
 
+    def before_fork(self) -> None:
+        """End the thread until the next long gap: a child would inherit the locks that it holds, and Python 3.12 warns
+        of a fork of several threads."""
+        if self._sampler is not None:
+            self.detach()
+            self._ended = threading.Event()
+
     def after_fork(self) -> None:
         """Begin anew in a forked child, which has no such thread."""
         self._begin()
@@ -81,7 +88,7 @@ class GapLines:
         left, self._left_ns = self._left_ns, 0
         if phase != "backward":
             self._ident, self._thread = threading.get_ident(), threading.get_native_id()
-        if left == 0 or self._sampler is not None or self._ended.is_set():
+        if left == 0 or self._sampler is not None or self._ended.is_set() or self._taken >= MOST_SAMPLES:
             return
         now = perf_counter_ns()
         if now - left >= LEAST_NS:

@@ -92,6 +92,17 @@ def test_sampling_ends_after_a_number_of_samples(sink: Sink, monkeypatch: pytest
     assert len(sink.codes) == 3
 
 
+def test_a_process_that_forks_has_no_such_thread_until_the_next_long_gap(sink: Sink) -> None:
+    lines = GapLines(sink)
+    gaps(lines, LONG_GAPS + 2, 0.01)
+    lines.before_fork()
+    assert "stepscope lines" not in {thread.name for thread in threading.enumerate()}
+    before = len(sink.codes)
+    gaps(lines, LONG_GAPS, 0.01)
+    lines.detach()
+    assert len(sink.codes) > before
+
+
 def test_a_frame_between_lines_is_at_its_function() -> None:
     code = compile("def loop(): pass", "/src/train.py", "exec").replace(co_firstlineno=3, co_name="loop")
     frame = cast(FrameType, SimpleNamespace(f_code=code, f_lineno=None, f_back=None))
