@@ -1,9 +1,8 @@
-"""The compiler (here of PyTorch 2.13) writes the reversed sum in place, so that the second half reads elements of the
-first half that have already changed.
+"""The operator writes its results into the signal that it still reads, so that it smooths numbers that are already
+smoothed.
 
 $ stepscope run storage_overlap.py
-critical: window (arg0_1) is overwritten while it is still read, by index, mul, index_put and 2 more fused into one
-kernel (storage_overlap.py:16, 20, 17)
+warning: signal (arg0_1) may be overwritten while it is still read, by smooth (storage_overlap.py:28)
 """
 
 import sys
@@ -12,13 +11,22 @@ import torch
 from torch import Tensor
 
 
+@torch.library.custom_op("example::smooth", mutates_args=["out"])
+def smooth(x: Tensor, out: Tensor) -> None:
+    for i in range(1, len(x) - 1):
+        out[i - 1] = (x[i - 1] + x[i] + x[i + 1]) / 3
+
+
+@smooth.register_fake
+def _(x: Tensor, out: Tensor) -> None:
+    pass
+
+
 @torch.compile
-def symmetric(window: Tensor) -> Tensor:
-    window[torch.arange(len(window))] *= 0.5
-    other = window.flip(0)
-    if "--fixed" in sys.argv:
-        return window + other
-    return window.add_(other)
+def smoothed(signal: Tensor) -> Tensor:
+    out = signal.new_empty(len(signal) - 2) if "--fixed" in sys.argv else signal[1:-1]
+    smooth(signal, out)
+    return out
 
 
-symmetric(torch.rand(64, 32))
+smoothed(torch.rand(100))

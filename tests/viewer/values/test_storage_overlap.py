@@ -296,6 +296,12 @@ class TestOperators:
         flipped = [meta(0, 0, [8], [1]), meta(1, 4, [8], [1])]
         assert [finding.severity for finding in found(opened, "", both, "fallback", tensors=flipped)] == ["warning"]
 
+    def test_a_view_is_told_by_the_name_of_its_buffer(self, opened: Open) -> None:
+        written = Argument("reinterpret_tensor(x, (8,), (1,), 4)", "inout", "x", "out")
+        shifted = [meta(0, 4, [8], [1]), meta(1, 0, [8], [1])]
+        (finding,) = found(opened, "", [written, Argument("x", "in", "x", "x")], "fallback", tensors=shifted)
+        assert finding.title.startswith("x may be overwritten while it is still read, by ")
+
     @pytest.mark.parametrize("kind", ["user_triton", "collective", "copy", "subgraph"])
     def test_what_is_not_judged(self, opened: Open, kind: LaunchKind) -> None:
         assert found(opened, "", pair(out="out"), kind) == []

@@ -1,11 +1,13 @@
 """A launch writes an argument that shares memory with an argument that it reads, and the kernel reads elements that it
 has already overwritten. The index expressions and loops of the generated source are evaluated until one element is
 found that one iteration writes and a later iteration reads. For operators that are called by name, an `out` argument
-must overlap an input. Nothing is reported if an access of either argument could not be analysed, is masked or depends
-on data. Kernels that the user wrote, and collectives, are not checked."""
+must overlap an input; if it is another argument that they change, the finding is a warning. Nothing is reported if an
+access of either argument could not be analysed, is masked or depends on data. Kernels that the user wrote, and
+collectives, are not checked."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -32,6 +34,7 @@ SUMMARY = "A kernel writes memory that it reads"
 TITLE_IS_MEASURED = True
 
 _GENERATED = ("cpp", "triton")
+_VIEW = re.compile(r"reinterpret_tensor\((\w+),")
 _OF_VIEWS = ("argument", "name", "parameter", "dtype", "size", "stride", "offset")
 
 
@@ -170,10 +173,16 @@ def _finding(trace: Trace, group: list[_Verdict]) -> Timed:
 def _title(trace: Trace, verdict: _Verdict, site: SiteRow) -> str:
     """Return a sentence such as ``x is overwritten while it is still read, by flip and add fused into one kernel``."""
     pair = verdict.pair
-    read, written = (program_name(trace, pair.graph, view.name) for view in (pair.read, pair.written))
+    read, written = (program_name(trace, pair.graph, _viewed(view.name)) for view in (pair.read, pair.written))
     verb = "is" if verdict.severity == "critical" else "may be"
     who = read if read == written else f"Input {read}, which shares memory with output {written},"
     return f"{who} {verb} overwritten while it is still read, by {fused(site)}{places(site)}"
+
+
+def _viewed(name: str) -> str:
+    """Return the buffer of an argument that generated code writes as a view of it."""
+    view = _VIEW.match(name)
+    return view[1] if view is not None else name
 
 
 def _proof(verdict: _Verdict) -> str:
