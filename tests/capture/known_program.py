@@ -43,9 +43,6 @@ def _(x: Tensor) -> Tensor:
 
 _library: Any = torch.library
 LIBRARY = _library.Library("known_program", "FRAGMENT")
-LIBRARY.define("passed(Tensor x, bool lies) -> Tensor")
-LIBRARY.impl("passed", lambda x, lies: x if lies else x.clone(), "CPU")
-LIBRARY.impl("passed", lambda x, _: torch.empty_like(x), "Meta")
 
 
 def fill(x: Tensor, out: Tensor) -> None:
@@ -148,18 +145,6 @@ def nan_constant(is_sick: bool) -> None:
     marked(torch.randn(4, 5))
 
 
-def hidden_alias(is_sick: bool) -> None:
-    """Return an input from an operator that promises a tensor of its own, so that the sum overwrites the sine."""
-
-    @torch.compile
-    def both(x: Tensor) -> tuple[Tensor, Tensor]:
-        sine = x.sin()
-        passed = torch.ops.known_program.passed(sine, is_sick)
-        return passed + 1, sine
-
-    both(torch.randn(16, 16))
-
-
 def unwritten_result(is_sick: bool) -> None:
     """Fill a tensor with an operator whose schema does not say that it changes its argument, if `is_sick`."""
     write = torch.ops.known_program.secretly_filled if is_sick else torch.ops.known_program.filled
@@ -221,7 +206,6 @@ PROGRAMS: dict[str, Callable[[bool], None]] = {
         changed_factor,
         other_recomputation,
         nan_constant,
-        hidden_alias,
         unwritten_result,
         uninitialised_read,
     )

@@ -79,15 +79,6 @@ def test_a_nan_that_the_code_of_a_kernel_contains_is_told_as_such(sick: list[dic
     assert "float(" in constant["source"]["code"]
 
 
-def test_an_operator_that_returns_its_input_is_named_with_the_launch_that_overwrites_it(
-    sick: list[dict[str, Any]],
-) -> None:
-    alias = the_one(sick, "hidden_alias", "known_program.passed")
-    assert alias["source"]["code"] == "passed = torch.ops.known_program.passed(sine, is_sick)"
-    assert " and add (known_program.py:" in alias["title"]
-    assert alias["severity"] == "critical"
-
-
 def test_a_result_that_nothing_writes_is_named_with_the_operator_that_was_to_write_it(
     sick: list[dict[str, Any]],
 ) -> None:

@@ -1,7 +1,7 @@
-"""Trains a small model; the argument says what goes wrong: nothing, a spike of the learning rate, an
-average in bfloat16 that is too coarse to move, or all the rest.
+"""Trains a small model; the argument says what goes wrong: nothing, an average in bfloat16 that is too
+coarse to move, or all the rest.
 
-python -m tests.capture.trend_program healthy|spike|still|sick
+python -m tests.capture.trend_program healthy|still|sick
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import torch
 from torch import Tensor, nn
 
-STEPS, SPIKE = 10, 6
+STEPS = 10
 
 
 class Model(nn.Module):
@@ -47,8 +47,7 @@ def main(what: str) -> None:
     tracking = torch.compile(track)
     scale = torch.compile(lambda x: x * 9.0) if is_sick else torch.compile(lambda x: x * 1.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    for step in range(STEPS):
-        optimizer.param_groups[0]["lr"] = 40.0 if what == "spike" and step == SPIKE - 1 else 1e-3
+    for _ in range(STEPS):
         growing = scale(growing)
         x, state = beginning(torch.randn(8, 16))
         tracking(average, x)
