@@ -223,6 +223,11 @@ class TestInfinities:
         assert (operation(site, bad="-inf"), source_line(site, bad="-inf")) == ("log", lines[1])
         assert (operation(site, bad="inf"), source_line(site, bad="inf")) == ("div", lines[0])
 
+    def test_infinities_come_from_no_logarithm_of_finite_numbers(self, opened: Open) -> None:
+        site, lines = site_of_lines(opened, ["aten.exp", "aten.log"], "total = x.exp().sum(1)", "out = total.log()")
+        assert (operation(site, bad="inf"), source_line(site, bad="inf")) == ("exp", lines[0])
+        assert (operation(site, bad="-inf"), source_line(site, bad="-inf")) == ("log", lines[1])
+
     def test_a_logarithm_and_not_a_variable_whose_name_contains_one(self, opened: Open) -> None:
         site, lines = site_of_lines(opened, ["aten._softmax", "aten.log"], "p = logits.softmax(-1)", "q = p.log()")
         assert (operation(site), source_line(site)) == ("log", lines[1])

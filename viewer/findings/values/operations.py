@@ -197,7 +197,8 @@ def _calls(code: str) -> str:
 def _risks(code: str, names: Sequence[str], bad: Bad) -> list[str]:
     """Return the risky operators among `names`, or in the name of a kernel, that the line of the model calls.
 
-    Softmax makes no infinities, and where there is a logarithm, it is the one that makes -inf.
+    Softmax makes no infinities. Where there is a logarithm, it is the one that makes -inf, and never the one that makes
+    other infinities.
     """
     code = _calls(code)
     found = [
@@ -207,4 +208,6 @@ def _risks(code: str, names: Sequence[str], bad: Bad) -> list[str]:
         and any(risk in name for name in names)
         and any(sign in code for sign in signs)
     ]
-    return ["log"] if bad == "-inf" and "log" in found else found
+    if bad == "-inf" and "log" in found:
+        return ["log"]
+    return [risk for risk in found if bad != "inf" or risk != "log"] or found
