@@ -313,6 +313,7 @@ def test_what_draft_export_met_is_found(opened: Opened) -> None:
     assert (found[3]["title"], found[3]["severity"]) == ("Draft export found 1 added guard: s0 > 3", "info")
     assert "guards that tracing added are information only" in found[3]["rule"].lower()
     assert found[0]["source"]["line"] == 7
+    assert found[0]["proof"] == ["u0 is a value of the data, read at export.py:5: line 5"]
     assert "u0 + 1 &gt; 3" in client.get(found[0]["page"]).text
 
 
