@@ -69,7 +69,7 @@ def test_the_reference_lists_every_variable() -> None:
 def test_links_and_pictures_of_a_page_are_there(page: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL))
     targets = [link.partition("#")[0] for link in links if not re.match(r"https?://|#", link)]
-    missing = [target for target in targets if not (page.parent / target).is_file()]
+    missing = [target for target in targets if not (page.parent / target).exists()]
     assert missing == []
 
 
