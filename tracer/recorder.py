@@ -65,8 +65,7 @@ class Recorder(ContextDecorator):
     def __init__(self, config: TraceConfig, *, gives_way: bool = False) -> None:
         """Create a recorder; with `gives_way`, a recording that the program's code starts takes over (`active`)."""
         self.config, self.gives_way = config, gives_way
-        self._graph_numbers = count()
-        self._configuring = threading.RLock()
+        self._graph_numbers, self._configuring = count(), threading.RLock()
         self._begin()
 
     def _begin(self) -> None:
@@ -84,6 +83,7 @@ class Recorder(ContextDecorator):
         self.profiler = StepProfiler(self, self.config.profile, compat.profiler_is_on)
         self._frozen, self._lines, hooks = FrozenWeights(self), GapLines(self), (FailedCompiles(self), DataWaits(self))
         self._parts = (*hooks, self._plain, self._whole_calls, self.profiler, self._frozen, self._lines)
+        self.before_fork = self._lines.before_fork
         self._optimizers = OptimizerSteps(self.write, self._on_optimizer, self.failed)
         self._process_exit = ProcessExit(
             self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead
@@ -360,10 +360,6 @@ class Recorder(ContextDecorator):
         self._device_error = self.marks.device_error()
         if self._device_error is not None:
             never_free(self)
-
-    def before_fork(self) -> None:
-        """End what must not run while the process forks."""
-        self.guarded("sampled lines", self._lines.before_fork)
 
     def after_fork(self) -> None:
         """Begin a log for a forked child, with the inherited graphs."""
