@@ -19,6 +19,8 @@ from tests.waiting import PATIENCE_S
 ROOT = Path(__file__).resolve().parents[1]
 READ_AT_IMPORT = ("TORCH", "PYTORCH", "PYTHON", "OMP_", "MKL_", "LD_", "CUDA", "TRITON", "INDUCTOR", "AOT_", "NCCL")
 """Beginnings of the names of variables that Python and torch read when they start."""
+HAS_GPU = Path("/dev/nvidiactl").exists()
+"""Whether a process may have asked for CUDA devices, which its forked children cannot use then."""
 READ_LATER = ("TORCHINDUCTOR_CACHE_DIR", "TORCH_DEVICE_BACKEND_AUTOLOAD", "TORCHELASTIC_", "TORCH_NCCL_")
 
 
@@ -51,7 +53,7 @@ def can_fork(command: Sequence[str], environment: Mapping[str, str], other: Mapp
     """Return whether `command` is Python without options but `-u`, and torch would be imported alike with `other`."""
     what = next((word for word in command[1:] if word != "-u"), "-")
     is_plain = what in ("-c", "-m") or not what.startswith("-")
-    can = sys.platform == "linux" and command[0] == sys.executable and is_plain
+    can = sys.platform == "linux" and not HAS_GPU and command[0] == sys.executable and is_plain
     return can and read_at_import(environment) == read_at_import(other)
 
 

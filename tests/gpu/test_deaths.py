@@ -78,4 +78,4 @@ def test_an_illegal_access_is_put_down_to_its_launch(tmp_path: Path) -> None:
     written = ranges["target", "writes"]
     assert (written["first"], written["last"], written["is_exact"]) == (1 << 40, (1 << 40) + (1 << 16) - 1, False)
     assert written["by_values_of"] == [shifts["buffer"]]
-    assert f"with the values of {shifts['buffer']}, it writes" in evidence["inside"]
+    assert f"with the values of {shifts['buffer']}, the kernel writes" in evidence["inside"]
