@@ -24,6 +24,12 @@ from stepscope.viewer.compiles.queries.guard_text import failed_guards
         ("GLOBAL_STATE changed: allow_tf32", [], "GLOBAL_STATE changed: allow_tf32", "precision of matrix products"),
         ("keys of batch", ["'a'", "'b'"], "KeyError on batch['a']", "batch needs the same keys"),
         ("lifetime of self", [], "Cache line invalidated because L['self'] got deallocated", "create self once"),
+        (
+            "lifetime of ___stack0",
+            [],
+            "Cache line invalidated because L['___stack0'] got deallocated",
+            "avoid the graph",
+        ),
         ("requires_grad of x", ["True", "False"], "tensor 'x' requires_grad mismatch", "combination of inputs"),
         ("___check_type_id(x, 1)", [], "___check_type_id(x, 1)", "type of this object"),
     ],

@@ -75,6 +75,38 @@ def test_recompiles_of_functions_that_are_called_there_can_cost_much(opened: Ope
     assert finding.proof[1].startswith("The recompile of emit, which the program calls there, took ")
 
 
+REST = ("/src/model.py", 12, "torch_dynamo_resume_in_forward_at_12")
+FREED = "Cache line invalidated because L['___stack0'] got deallocated"
+
+
+def resumed(*reasons: str) -> LogBuilder:
+    """The rest of the function after its break, compiled again for each reason."""
+    log = program()
+    for number, reason in enumerate(["", *reasons]):
+        broken(log, 1, number, [TRAIN, REST], ("/src/model.py", 14, "forward"), reason)
+    return log
+
+
+def test_recompiles_for_an_object_that_is_held_at_a_break_are_told_with_the_break(opened: Open) -> None:
+    first, second = found(opened(resumed(FREED, FREED)))
+    assert {first.kind, second.kind} == {"graph_break"}
+    assert first.proof[0].startswith("The 2 recompiles of the code after the break took ")
+    assert first.proof[0].endswith(": this code is compiled for an object that each call makes before the break.")
+    assert not second.proof
+
+
+def test_recompiles_after_a_break_for_another_reason_have_a_finding_of_their_own(opened: Open) -> None:
+    kinds = [one.kind for one in found(opened(resumed(FREED, "x > 0.5")))]
+    assert sorted(kinds) == ["graph_break", "graph_break", "recompile"]
+
+
+def test_an_object_that_is_held_at_a_break_is_told_in_words(opened: Open) -> None:
+    (finding,) = [one for one in found(opened(resumed(FREED, FREED, "x > 0.5"))) if one.kind == "recompile"]
+    told = "an object that is made before the graph break, and for which the code was compiled, was freed"
+    assert finding.title.endswith(f": {told}, and 1 other guard failed")
+    assert "Each call makes this object anew, as it does a bound method: avoid the graph break." in finding.proof
+
+
 def test_library_functions_that_are_called_elsewhere_have_findings_of_their_own(opened: Open) -> None:
     other = ("/src/train.py", 30, "evaluate")
     _, finding = found(opened(program(([other, ("/src/train.py", 31, "log"), EMIT], (LIBRARY, 201, "emit")))))

@@ -43,6 +43,8 @@ def advice(source: str, values: Sequence[str], guard: str) -> str | None:
         return "Each type of this object needs a graph of its own."
     if source.startswith("requires_grad of "):
         return "Each combination of inputs and parameters that require gradients needs a graph of its own."
+    if source.startswith(f"{FREED}___stack"):
+        return "Each call makes this object anew, as it does a bound method: avoid the graph break."
     if source.startswith(FREED):
         return (
             f"Code that is compiled for an object goes with it: create {source.removeprefix(FREED)} once, and keep it "

@@ -1,4 +1,5 @@
-"""Finds what Dynamo did in functions of libraries only because a graph break of the program makes Python call them."""
+"""Finds what Dynamo did only because of a graph break of the program: in functions of libraries that Python calls
+there, and in the rest of the function, which is compiled for an object that Python holds at the break."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import NamedTuple
 from stepscope.viewer.compiles.queries.break_text import explanation_of_names
 from stepscope.viewer.compiles.queries.compile_steps import compile_time
 from stepscope.viewer.compiles.queries.events import CompileEvent, is_own
-from stepscope.viewer.findings.evidence import Evidence
+from stepscope.viewer.findings.evidence import Evidence, grouped
 from stepscope.viewer.speed.queries.runs import run_splits
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_ns
@@ -19,16 +20,22 @@ Place = tuple[str | None, int | None]
 _FUNCTION = re.compile(r"^(?:torch_dynamo_resume_in_)?(.+?)(?:_at_\d+)?(?= \(|$)")
 LEAST_RUN_SHARE, LEAST_RECOMPILE_NS = 0.2, 1_000_000_000
 """Minimum of the time of recompiles from which on they take much of a run."""
+_RESUMED = re.compile(r"^torch_dynamo_resume_in_.+?_at_(\d+)(?=$| )")
+_HELD = re.compile(r"\bbecause L\['___stack\d+'\] got deallocated")
+"""What PyTorch says where code was compiled for an object that Python held on its stack, and this object is gone."""
 _KINDS = ("graph_break", "recompile", "recompile_limit")
 _MOST_NAMES = 4
+_ANEW = ": this code is compiled for an object that each call makes before the break"
 
 
 class CalledAtBreaks(NamedTuple):
     """Frames of libraries that the program calls at the line of a graph break: Dynamo compiles them by themselves, as
-    it would inline them without the break."""
+    it would inline them without the break. And frames of the program that go on after the break."""
 
     frames: set[tuple[int, str]]
-    """Log and frame id."""
+    """Log and frame id of the frames of libraries."""
+    resumed: set[tuple[int, str]]
+    """Those of the rest of a function, if each of its recompiles is due to an object that Python held at the break."""
     events: Mapping[Place, list[CompileEvent]]
     """What happened in these frames, by the line of the break."""
 
@@ -49,7 +56,31 @@ def _called_at_breaks(trace: Trace) -> CalledAtBreaks:
         cause = None if event.caller is None or is_own(event.file or "") else _cause(event, breaks)
         if cause is not None:
             events[cause.file, cause.line].append(event)
-    return CalledAtBreaks({(one.log, one.frame_id) for same in events.values() for one in same}, events)
+    frames = {(one.log, one.frame_id) for same in events.values() for one in same}
+    resumed = _resumed(evidence, breaks)
+    for event in resumed:
+        events[event.frame_file, _line_of_break(event)].append(event)
+    return CalledAtBreaks(frames, {(one.log, one.frame_id) for one in resumed}, events)
+
+
+def _resumed(evidence: Evidence, breaks: Iterable[CompileEvent]) -> list[CompileEvent]:
+    """Return the recompiles of frames that go on after a break, and are compiled for an object that is gone."""
+    places = {(one.log, one.file, one.line) for one in breaks}
+    limited = {(one.log, one.frame_id) for one in evidence.compile_events("recompile_limit")}
+    frames = grouped(evidence.compile_events("recompile") if breaks else (), lambda one: (one.log, one.frame_id))
+    return [
+        event
+        for same in frames
+        if (same[0].log, same[0].frame_id) not in limited
+        and (same[0].log, same[0].frame_file, _line_of_break(same[0])) in places
+        and all(_HELD.search(one.cause) for one in same)
+        for event in same
+    ]
+
+
+def _line_of_break(event: CompileEvent) -> int | None:
+    match = _RESUMED.match(event.frame or "")
+    return int(match[1]) if match else None
 
 
 def _cause(event: CompileEvent, breaks: Iterable[CompileEvent]) -> CompileEvent | None:
@@ -75,17 +106,27 @@ class Called(NamedTuple):
 
 def what_is_called(trace: Trace, events: Sequence[CompileEvent]) -> Called:
     broken = _functions(event for event in events if event.kind == "graph_break")
-    again = [event for event in events if event.kind == "recompile"]
     found = [f"Dynamo also breaks graphs in library functions that are called there: {broken}."] if broken else []
+    again = [event for event in events if event.kind == "recompile"]
+    resumed = [event for event in again if is_own(event.frame_file or "")]
+    called = [event for event in again if not is_own(event.frame_file or "")]
+    parts = [
+        _compiled_again(trace, called, f"of {_functions(called)}, which the program calls there,", ""),
+        _compiled_again(trace, resumed, "of the code after the break", _ANEW),
+    ]
+    told = [line for part in parts for line in part.proof]
+    return Called([*found, *told], any(part.is_costly for part in parts))
+
+
+def _compiled_again(trace: Trace, again: list[CompileEvent], what: str, why: str) -> Called:
     took_ns = compile_time(trace, [(event.log, event.compile_id) for event in again]) if again else None
     if not took_ns:
-        return Called(found, False)
+        return Called([], False)
     run_ns = next((run.duration_ns for run in run_splits(trace) if run.log == again[0].log), 0)
     of_run = f" of the {format_ns(run_ns)} of this run" if took_ns <= run_ns else ""
     count = "recompile" if len(again) == 1 else f"{len(again):,} recompiles"
-    what = f"The {count} of {_functions(again)}, which the program calls there,"
     is_costly = took_ns >= max(LEAST_RECOMPILE_NS, LEAST_RUN_SHARE * run_ns)
-    return Called([*found, f"{what} took {format_ns(took_ns)}{of_run}."], is_costly)
+    return Called([f"The {count} {what} took {format_ns(took_ns)}{of_run}{why}."], is_costly)
 
 
 def explained(event: CompileEvent) -> list[str]:

@@ -1,18 +1,19 @@
 """Dynamo ended a graph before the end of the function and ran a piece of the function in Python, or the whole function
 where it could not continue after that piece. There is one finding per cause and source line over the whole run, which
-also lists the graph breaks and recompiles of library functions that are called at this line. A tensor that the graph
-made and that the rest of the function takes as input is held by the Python frame until the function returns. The
-finding gives the size of such a tensor where launches ran after its last use. Tensors that a backward or a later call
-used, or that were never freed, are left out; a tensor that the function also returns cannot be told apart. The finding
-also names tensors of at least the same size that the rest of the function used first: the code after the graph made
-them, or the caller holds them as arguments. A break that holds nothing and takes much of each step has a finding of the
-kind break_in_hot_loop or synchronizing_call instead. The finding is information. It is a warning if the recompiles of
-library functions at its line took at least a second and 20 % of the time of all steps, or if no function of a log was
-compiled to a graph, because each ran in Python like this or was left without operators, so that torch.compile had no
-effect there. In the latter case it gives the medians of the time of a step and of its part outside of optimizers of
-torch.optim and of waiting for a DataLoader, if there are four steps. For other breaks it gives the share of a typical
-step that the host work at the break takes; for one where Python runs the whole function, it gives the share of the time
-between the calls of compiled graphs in which the function runs."""
+also lists the graph breaks and recompiles of library functions that are called at this line, and the recompiles of the
+rest of the function that are due to an object that Python held at the break. A tensor that the graph made and that the
+rest of the function takes as input is held by the Python frame until the function returns. The finding gives the size
+of such a tensor where launches ran after its last use. Tensors that a backward or a later call used, or that were never
+freed, are left out; a tensor that the function also returns cannot be told apart. The finding also names tensors of at
+least the same size that the rest of the function used first: the code after the graph made them, or the caller holds
+them as arguments. A break that holds nothing and takes much of each step has a finding of the kind break_in_hot_loop or
+synchronizing_call instead. The finding is information. It is a warning if the recompiles that it lists took at least a
+second and 20 % of the time of all steps, or if no function of a log was compiled to a graph, because each ran in Python
+like this or was left without operators, so that torch.compile had no effect there. In the latter case it gives the
+medians of the time of a step and of its part outside of optimizers of torch.optim and of waiting for a DataLoader, if
+there are four steps. For other breaks it gives the share of a typical step that the host work at the break takes; for
+one where Python runs the whole function, it gives the share of the time between the calls of compiled graphs in which
+the function runs."""
 
 from __future__ import annotations
 

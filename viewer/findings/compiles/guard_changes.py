@@ -43,6 +43,8 @@ class GuardChange:
     def text(self) -> str:
         """Return text like ``self.step changed (0, 1, 2, … 7)``, or the guard that failed if one value is known."""
         if len(self.values) < 2:
+            if self.source.startswith(FREED) and _STACKED.search(self.source):
+                return "an object that is made before the graph break, and for which the code was compiled, was freed"
             if self.source.startswith(FREED):
                 return f"{self.source.removeprefix(FREED)}, for which the code was compiled, was freed"
             if self.source.startswith(("type of ", "identity of ")):  # the guard names addresses

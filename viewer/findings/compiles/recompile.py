@@ -39,7 +39,8 @@ def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per frame, over all logs in which it is the same."""
     limited = {(event.log, event.frame_id) for event in evidence.compile_events("recompile_limit")}
     costly = {(one.events[0].log, one.events[0].frame_id) for one in costly_recompiles(evidence)}
-    told = limited | costly | called_at_breaks(evidence).frames
+    called = called_at_breaks(evidence)
+    told = limited | costly | called.frames | called.resumed
     events = [event for event in evidence.compile_events("recompile") if (event.log, event.frame_id) not in told]
     frames = grouped(events, lambda event: (event.log, event.frame_id))
     return [_finding(evidence.trace, same[0], len(same)) for same in alike_in_logs(frames)]

@@ -30,7 +30,8 @@ def costly_recompiles(evidence: Evidence) -> list[CostlyRecompiles]:
     if not events or not evidence.is_recorded:
         return []
     limited = {(event.log, event.frame_id) for event in evidence.compile_events("recompile_limit")}
-    limited |= called_at_breaks(evidence).frames
+    called = called_at_breaks(evidence)
+    limited |= called.frames | called.resumed
     runs = {run.log: run for run in run_splits(evidence.trace)}
     frames = grouped(events, lambda event: (event.log, event.frame_id))
     found = [
