@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import MissingGradients
+from stepscope.tracer.schema.steps import LearningRate, MissingGradients
 from stepscope.viewer.findings import all_findings, kinds_of
 from stepscope.viewer.findings.values.climbs import climb_of
 from stepscope.viewer.findings.values.lost_update import is_lost, stop_of
 from stepscope.viewer.findings.values.parameter_jump import jump_of
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.trends import Course
-from tests.logs.synthetic import LogBuilder, run
+from tests.logs.synthetic import UNIX_NS, LogBuilder, run
 from tests.logs.value_logs import NAN, Program, Stat, ValueLog
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -51,6 +52,27 @@ def test_growth_that_begins_first_is_the_finding(opened: Open) -> None:
     assert kinds_of(finding) == {"exploding_values", "nonfinite"}
     assert finding.title.startswith("buf1 (model.py:11) grew by a factor of 1,000 per step from step 3 on until")
     assert finding.evidence["first_nonfinite_step"] == 8
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ([0.1, 0.2, 0.4], ["The learning rate of SGD (train.py:9) has risen from 0.1 in its first step to about 0.4."]),
+        ([0.0, 0.1, 0.2], ["The learning rate of SGD (train.py:9) has risen from 0 in its first step to about 0.2."]),
+        ([0.1, 0.2, 0.19], []),
+        ([0.1, 0.4, 0.2], []),
+        ([0.0], []),
+    ],
+)
+def test_growth_after_a_slow_rise_of_the_learning_rate(opened: Open, rates: list[float], said: list[str]) -> None:
+    program = Program().launch("extern_kernels.mm", ["primals_1", "primals_2"], ["buf0"], aten=["aten.mm"])
+    log = ValueLog(program, unix_ns=UNIX_NS + 1_000_000_000)
+    for before, rate in pairwise([None, *rates]):
+        log.log.record(LearningRate("SGD", rate or 0.0, before, "/src/train.py", 9))
+    for step in range(12):
+        log.call(program, step, buf0_after=of_size(10.0 ** max(step - 5, 0)))
+    (finding,) = [one for one in all_findings(opened(log.end())) if one.kind == "exploding_values"]
+    assert [line for line in finding.proof if "learning rate" in line] == said
 
 
 def test_a_nan_of_another_cause_keeps_its_finding(opened: Open) -> None:

@@ -4,9 +4,9 @@ suffice in each of which it grew at least a hundredfold. The NaN and infinities 
 finding, which is critical then: overflows from the last finite step on, what comes from them or from an earlier step,
 and what is made from numbers whose squares overflow. Of all tensors that grew like this, the finding names the one that
 began first, in the step in which it began; the others are its consequences or share its cause. A learning rate that is
-too high is the usual cause; the finding says if it had just risen. It is left out if code outside of the graphs
-multiplies an input in place again and again (changed_outside). Of several lines that a launch computes, one that only
-has results within bounds, as those of tanh and sigmoid, is not named."""
+too high is the usual cause; the finding says if it had just risen, or has risen to four times the first one or more. It
+is left out if code outside of the graphs multiplies an input in place again and again (changed_outside). Of several
+lines that a launch computes, one that only has results within bounds, as those of tanh and sigmoid, is not named."""
 
 from __future__ import annotations
 

@@ -6,7 +6,10 @@ from stepscope.viewer.findings.values.courses import Subject
 from stepscope.viewer.findings.values.describe import number
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.values.queries.learning_rates import Rate, rate_of_only_optimizer, rise_between
+from stepscope.viewer.values.queries.learning_rates import Rate, rates_of_only_optimizer, rise_between
+
+LEAST_SLOW_RISE = 4.0
+"""Smallest factor from the first rate on that is told of a rate which rises slowly."""
 
 
 def rise_at(subject: Subject, first: int, last: int) -> Rate | None:
@@ -28,11 +31,19 @@ def rise_evidence(rise: Rate | None) -> dict[str, float | None]:
 
 
 def rate_text(subject: Subject, position: int) -> list[str]:
-    """Return a sentence with the learning rate of a parameter at a position of its course, or nothing."""
-    if not subject.is_parameter:
+    """Return a sentence with the learning rate at a position of a course, or nothing: how far it has risen slowly, as
+    in a warm-up that does not end, or else the rate of a parameter."""
+    rates = rates_of_only_optimizer(subject.trace, subject.course.log, subject.place_at(position).time_unix_ns)
+    if not rates:
         return []
-    rate = rate_of_only_optimizer(subject.trace, subject.course.log, subject.place_at(position).time_unix_ns)
-    return [f"The learning rate of {_named(rate)} is {number(rate.rate)}."] if rate is not None else []
+    last, first = rates[0], rates[-1]
+    has_risen = last.rate > first.rate and last.rate >= LEAST_SLOW_RISE * first.rate
+    if has_risen and last.rate == max(one.rate for one in rates):
+        return [
+            f"The learning rate of {_named(last)} has risen from {number(first.rate)} in its first step to about"
+            f" {number(last.rate)}."
+        ]
+    return [f"The learning rate of {_named(last)} is {number(last.rate)}."] if subject.is_parameter else []
 
 
 def _named(rate: Rate) -> str:

@@ -40,7 +40,7 @@ def rise_between(trace: Trace, log: int, after_ns: int, before_ns: int) -> Rate 
     return found[0] if found else None
 
 
-def rate_of_only_optimizer(trace: Trace, log: int, before_ns: int) -> Rate | None:
-    """Return the last rate before a time (Unix, ns) if one line of the program steps an optimizer, else None."""
+def rates_of_only_optimizer(trace: Trace, log: int, before_ns: int) -> list[Rate]:
+    """Return the rates before a time (Unix, ns), the last one first, if one line of the program steps an optimizer."""
     found = sql.records(Rate, trace, _RATES, [log, before_ns])
-    return found[0] if len({(one.name, one.file, one.line) for one in found}) == 1 else None
+    return found if len({(one.name, one.file, one.line) for one in found}) == 1 else []
