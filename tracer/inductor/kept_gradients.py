@@ -1,9 +1,11 @@
 """Notes whether the gradients with which an optimizer stepped are still there when the next backward pass begins.
 
 They are if the parameter has a gradient in the same memory, which nothing has written since (its version counter), and
-which is not zero. Reading a gradient waits for its device, so only the first ones are read. No weak reference to a
-tensor is kept: PyTorch refuses to swap tensors that have one, as `Module.to` may do. Gradients of tensor subclasses are
-left out, because reading a distributed one may wait for other ranks.
+which is not zero. The backward pass of another optimizer's loss may have added to them, as a generator's adds to those
+of the critic; then they must still be there when the last backward pass before the next step begins, which alone may
+write them until this step. Reading a gradient waits for its device, so only the first ones are read. No weak reference
+to a tensor is kept: PyTorch refuses to swap tensors that have one, as `Module.to` may do. Gradients of tensor
+subclasses are left out, because reading a distributed one may wait for other ranks.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from stepscope.tracer.schema.steps import KeptGradients
 
 MOST_READ = 8
 """Number of times that a gradient of an optimizer is read."""
+MOST_READ_AFTER_OTHERS = 32
+"""Number of times that a gradient to which another backward pass has added is read; no steps count after that."""
 MOST_OPTIMIZERS = 1_000
 
 
@@ -36,30 +40,50 @@ class _Watched:
     version: int = -1
     was_kept: bool | None = None
     """Whether the gradient of the last step was still there; None before a backward pass has begun."""
+    last_version: int = -1
+    """Version of the gradient when the last backward pass began, if another one has added to it since the step."""
     reads: int = 0
+    reads_after_others: int = 0
     kept: int = 0
     cleared: int = 0
 
     def stepped(self, optimizer: Any) -> None:
-        if self.was_kept is not None:
+        gradient = self._gradient(optimizer)
+        if self.was_kept and self.last_version != self.version:
+            self.was_kept = self._is_in_place(gradient) and gradient._version == self.last_version + 1
+        if self.was_kept is not None and self.reads_after_others < MOST_READ_AFTER_OTHERS:
             self.kept, self.cleared = self.kept + self.was_kept, self.cleared + (not self.was_kept)
         self.memory = self.was_kept = None
-        gradient = self._gradient(optimizer)
         if gradient is None:
             self.place = _smallest(optimizer)
             gradient = self._gradient(optimizer)
         if gradient is not None:
             self.memory, self.version = ref(gradient.untyped_storage()), gradient._version
+            self.last_version = self.version
 
     def is_kept(self, optimizer: Any) -> bool:
-        gradient, memory = self._gradient(optimizer), self.memory() if self.memory is not None else None
-        is_same = gradient is not None and memory is not None and gradient.untyped_storage() is memory
-        if not is_same or gradient._version != self.version:
+        gradient = self._gradient(optimizer)
+        if not self._is_in_place(gradient):
             return False
+        if gradient._version != self.version:
+            return self._is_kept_after_others(gradient)
         if self.reads >= MOST_READ:
             return self.kept > 0
         self.reads += 1
         return bool(gradient.any())
+
+    def _is_kept_after_others(self, gradient: Any) -> bool:
+        if self.was_kept and gradient._version == self.last_version:
+            return True
+        if not self.was_kept or self.reads_after_others >= MOST_READ_AFTER_OTHERS:
+            return False
+        self.reads_after_others += 1
+        self.last_version = gradient._version
+        return bool(gradient.any())
+
+    def _is_in_place(self, gradient: Any) -> bool:
+        memory = self.memory() if self.memory is not None else None
+        return gradient is not None and memory is not None and gradient.untyped_storage() is memory
 
     def _gradient(self, optimizer: Any) -> Any:
         if self.place is None:
@@ -91,7 +115,7 @@ class GradientResets:
     """Counts, for each optimizer, the steps after which the gradients were kept, and those after which they were not.
 
     With one optimizer the first backward pass after its step decides. Of several optimizers, another one may use the
-    gradients first, so that all backward passes until the next step must find them unchanged.
+    gradients first, so that all backward passes until the next step must find them, and the last one alone may add.
     """
 
     def __init__(self, write: Callable[[KeptGradients], None], failed: Callable[[str, BaseException], None]) -> None:

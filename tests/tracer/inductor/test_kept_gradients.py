@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stepscope.tracer.inductor.kept_gradients import MOST_READ, GradientResets
+from stepscope.tracer.inductor.kept_gradients import MOST_READ, MOST_READ_AFTER_OTHERS, GradientResets
 from stepscope.tracer.schema.steps import KeptGradients
 
 
@@ -102,4 +102,59 @@ def test_a_child_forgets_the_steps_of_its_parent() -> None:
     training.run(4)
     training.watcher.after_fork()
     training.watcher.tell()
+    assert training.told == []
+
+
+class _Adversaries:
+    """A critic and a compiled generator, each with an optimizer, whose backward passes both reach the critic."""
+
+    def __init__(self, is_critic_compiled: bool = True) -> None:
+        self.critic, self.generator = torch.nn.Linear(3, 1), torch.nn.Linear(2, 3)
+        self.of_critic = torch.optim.SGD(self.critic.parameters(), lr=0.1)
+        self.of_generator = torch.optim.SGD(self.generator.parameters(), lr=0.1)
+        self.is_critic_compiled = is_critic_compiled
+        self.told: list[KeptGradients] = []
+        self.watcher = GradientResets(self.told.append, lambda _, error: self._fail(error))
+
+    def run(self, steps: int, clear: Callable[[torch.optim.Optimizer], None] = lambda _: None) -> None:
+        for _ in range(steps):
+            clear(self.of_critic)
+            self._step(torch.ones(4, 3), self.of_critic)
+            self.of_generator.zero_grad()
+            made = self.generator(torch.ones(4, 2))
+            made.register_hook(lambda _: self.watcher.look("backward"))
+            self._step(made, self.of_generator)
+        self.watcher.tell()
+
+    def _step(self, samples: Tensor, optimizer: torch.optim.Optimizer) -> None:
+        if self.is_critic_compiled:
+            self.watcher.look("backward")
+        self.critic(samples).sum().backward()
+        optimizer.step()
+        self.watcher.stepped(optimizer)
+
+    def _fail(self, error: BaseException) -> None:
+        raise AssertionError from error
+
+
+def test_gradients_to_which_another_loss_adds_are_kept() -> None:
+    training = _Adversaries()
+    training.run(6)
+    assert [(one.kept, one.cleared) for one in training.told] == [(5, 0)]
+
+
+def test_gradients_to_which_another_loss_adds_are_read_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    training, reads = _Adversaries(), _reads(monkeypatch)
+    training.run(4 * MOST_READ_AFTER_OTHERS)
+    assert len(reads) <= 2 * MOST_READ + MOST_READ_AFTER_OTHERS
+    assert [one.cleared for one in training.told] == [0]
+
+
+@pytest.mark.parametrize("is_critic_compiled", [True, False])
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_gradients_that_are_cleared_after_another_loss_are_not_kept(
+    is_critic_compiled: bool, set_to_none: bool
+) -> None:
+    training = _Adversaries(is_critic_compiled)
+    training.run(6, lambda one: one.zero_grad(set_to_none=set_to_none))
     assert training.told == []
