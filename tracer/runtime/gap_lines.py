@@ -95,7 +95,9 @@ class GapLines:
             self._since_ns = self._since_ns or left
             self._long, self._long_ns = self._long + 1, self._long_ns + now - left
             if self._long >= LONG_GAPS and self._long_ns >= LEAST_SHARE * (now - self._since_ns):
-                self._sampler = threading.Thread(target=self._run, name="stepscope lines", daemon=True)
+                self._sampler = threading.Thread(
+                    target=self._run, args=(self._ended,), name="stepscope lines", daemon=True
+                )
                 self._sampler.start()
 
     def leave(self, call: GraphCall) -> None:
@@ -103,9 +105,9 @@ class GapLines:
         if call.parent is None:
             self._left_ns = perf_counter_ns()
 
-    def _run(self) -> None:
+    def _run(self, ended: threading.Event) -> None:
         try:
-            while self._taken < MOST_SAMPLES and not self._ended.wait(self._interval_s):
+            while self._taken < MOST_SAMPLES and not ended.wait(self._interval_s):
                 if self._left_ns and not self._sink.running:
                     self._take()
         except Exception as error:

@@ -36,7 +36,8 @@ FOLDER = file_option(metavar="DIR", default="stepscope_trace", help="Write the l
 
 
 class RunCommand(Command):
-    """A command whose option `--check-eager` takes a number only, since the parser would take the command for it."""
+    """A command whose option `--check-eager` takes the next word for its value only if it is a number; the parser alone
+    would take the command for it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         with_value = {name for one in self.params if not getattr(one, "is_flag", True) for name in one.opts}

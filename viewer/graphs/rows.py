@@ -22,6 +22,11 @@ class SourceLine:
         return f"{self.file}:{self.line}{f' ({self.as_compiled})' if self.as_compiled else ''}"
 
 
+def line_at(file: str | None, line: int | None) -> SourceLine | None:
+    """Return the line at a place of which nothing else is known, or None if the place is unknown."""
+    return SourceLine(file, line, "", "") if file and line is not None else None
+
+
 InputKind = Literal["parameter", "buffer", "input", "size", "gradient", "saved", "output", "random state"]
 """``buffer``: a buffer of a module; ``gradient``: of an output, which a backward graph gets, or of an input, which it
 returns; ``saved``: kept by a forward graph for its backward graph."""

@@ -1,7 +1,7 @@
 """A pass of the program's own replaces a division by a multiplication, which is faster, but forgets to take the
 reciprocal.
 
-$ stepscope run --check-eager -- layer_difference.py
+$ stepscope run --check-eager layer_difference.py
 critical: Compiled attention_scores (layer_difference.py:27) differs from eager: output 0, 256 of 256 elements
 """
 

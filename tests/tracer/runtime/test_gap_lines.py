@@ -114,3 +114,16 @@ def test_a_place_has_only_lines_of_the_program() -> None:
     exec(compile("def bar():\n    return frame()\n", INSTALLED, "exec"), scope)
     exec(compile("def loop():\n\n    return bar()\n", "/src/train.py", "exec"), scope)
     assert scope["loop"]()[-1] == ("/src/train.py", 3, "loop")
+
+
+def test_a_thread_that_ends_late_does_not_go_on_beside_the_next_one(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = GapLines(sink)
+    gaps(lines, LONG_GAPS + 2, 0.01)
+    (sampler,) = [thread for thread in threading.enumerate() if thread.name == "stepscope lines"]
+    with monkeypatch.context() as patch:
+        patch.setattr(sampler, "join", lambda timeout: None)
+        lines.before_fork()
+    sampler.join(1)
+    assert not sampler.is_alive()

@@ -15,7 +15,7 @@ from stepscope.viewer.compiles.queries.guard_text import failed_guards
         ("x.stride()[0]", ["4", "8"], "tensor 'x' stride mismatch at index 0", ".contiguous()"),
         ("self.step", ["0", "1"], "self.step == 1", "allow_unspec_int_on_nn_module"),
         ("n", ["0", "1", "7", "8"], "n == 7", "dynamic=True"),
-        ("n", ["7", "8", "9"], "n == 8", "each value needs a graph"),
+        ("n", ["7", "8", "9"], "n == 8", "Each value of n needs a graph"),
         ("scale", ["0.5", "1.5"], "scale == 0.5", "a tensor needs no guard"),
         ("mode", ["'a'", "'b'"], "mode == 'b'", "string"),
         ("len(keep)", ["1", "2"], "len(G['keep']) == 2", "keep must keep its length"),

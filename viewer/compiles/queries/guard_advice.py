@@ -67,7 +67,10 @@ def _of_values(source: str, values: Sequence[str]) -> str | None:
                 "True makes it dynamic in arithmetic; as an index or a key each value needs a graph."
             )
         if len({*values} - {"0", "1"}) > 2:  # Dynamo makes it dynamic after two, unless the code needs its value
-            return f"{source} is an integer whose value decides what the function does: each value needs a graph."
+            return (
+                f"Each value of {source} needs a graph of its own, because the function needs the number itself, as for"
+                " the rounds of a loop, or because dynamic shapes are off (dynamic=False)."
+            )
         return f"{source} is an integer: torch.compile(..., dynamic=True) makes it dynamic from the first call on."
     if all(_FLOAT.match(value) or _INTEGER.match(value) for value in values):
         return f"{source} is a float: torch.compile(..., dynamic=True) makes it dynamic; a tensor needs no guard."

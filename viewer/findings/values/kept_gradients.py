@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
 from stepscope.viewer.findings.values.operations import place
-from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.graphs.rows import line_at
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.values.queries.kept_gradients import NeverCleared, never_cleared
 
@@ -26,7 +26,7 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _finding(evidence: Evidence, one: NeverCleared) -> Timed:
-    source = SourceLine(one.file, one.line, "", "") if one.file is not None and one.line is not None else None
+    source = line_at(one.file, one.line)
     return one.time_unix_ns, Finding(
         kind="kept_gradients",
         severity="warning",

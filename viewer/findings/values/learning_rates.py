@@ -5,7 +5,6 @@ from __future__ import annotations
 from stepscope.viewer.findings.values.courses import Subject
 from stepscope.viewer.findings.values.describe import number
 from stepscope.viewer.findings.values.operations import place
-from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.values.queries.learning_rates import Rate, rates_of_only_optimizer, rise_between
 
 LEAST_SLOW_RISE = 4.0
@@ -43,10 +42,9 @@ def rate_text(subject: Subject, position: int) -> list[str]:
             f"The learning rate of {_named(last)} has risen from {number(first.rate)} in its first step to about"
             f" {number(last.rate)}."
         ]
-    return [f"The learning rate of {_named(last)} is {number(last.rate)}."] if subject.is_parameter else []
+    return [f"The learning rate of {_named(last)} is about {number(last.rate)}."] if subject.is_parameter else []
 
 
 def _named(rate: Rate) -> str:
     """Return the optimizer with the line of the program that steps it."""
-    known = SourceLine(rate.file, rate.line, "", "") if rate.file is not None and rate.line is not None else None
-    return f"{rate.name}{place(known)}"
+    return f"{rate.name}{place(rate.source)}"

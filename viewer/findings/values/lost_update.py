@@ -20,7 +20,7 @@ from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grou
 from stepscope.viewer.findings.values.courses import Subject, numbers_text, others_text
 from stepscope.viewer.findings.values.describe import number
 from stepscope.viewer.findings.values.operations import operators, place, source_line
-from stepscope.viewer.graphs.rows import SiteRow, SourceLine
+from stepscope.viewer.graphs.rows import SiteRow, SourceLine, line_at
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
@@ -149,7 +149,7 @@ def _unmoved(trace: Trace, subjects: list[Subject]) -> Timed:
 
 
 def _of_optimizer(evidence: Evidence, one: LostUpdate) -> Timed:
-    source = SourceLine(one.file, one.line, "", "") if one.file is not None and one.line is not None else None
+    source = line_at(one.file, one.line)
     needed = number(spacing(one.magnitude, one.dtype) / 2)
     moved = one.elements - one.unchanged
     changed, rest = (f"{moved:,}", "the other") if moved else ("none", "their")

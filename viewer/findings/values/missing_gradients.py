@@ -11,7 +11,7 @@ import orjson
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, names_text, rule_of
 from stepscope.viewer.findings.values.operations import place
-from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.graphs.rows import line_at
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.missing_gradients import WithoutGradients, without_gradients
@@ -26,7 +26,7 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _finding(evidence: Evidence, one: WithoutGradients) -> Timed:
-    source = SourceLine(one.file, one.line, "", "") if one.file is not None and one.line is not None else None
+    source = line_at(one.file, one.line)
     named = list(zip(orjson.loads(one.names), orjson.loads(one.sizes), strict=True))
     known = [name for name, _ in named if name is not None]
     return one.time_unix_ns, Finding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.graphs.rows import SourceLine, line_at
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -30,7 +30,7 @@ class OptimizerRow(NamedTuple):
 
     @property
     def source(self) -> SourceLine | None:
-        return SourceLine(self.file, self.line, "", "") if self.file and self.line is not None else None
+        return line_at(self.file, self.line)
 
 
 def slowest_optimizer(trace: Trace, log: int, spans: Sequence[tuple[int, int]]) -> OptimizerRow | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stepscope.viewer.graphs.rows import SourceLine, line_at
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -33,14 +34,17 @@ class Rate(NamedTuple):
     """The place in the program that calls `step`."""
     line: int | None
 
+    @property
+    def source(self) -> SourceLine | None:
+        return line_at(self.file, self.line)
+
 
 def rise_between(trace: Trace, log: int, after_ns: int, before_ns: int) -> Rate | None:
     """Return the largest rise of a learning rate between two times (Unix, ns), or None."""
-    found = sql.records(Rate, trace, _RISE, [log, after_ns, before_ns, LEAST_RISE])
-    return found[0] if found else None
+    return sql.record(Rate, trace, _RISE, [log, after_ns, before_ns, LEAST_RISE])
 
 
 def rates_of_only_optimizer(trace: Trace, log: int, before_ns: int) -> list[Rate]:
-    """Return the rates before a time (Unix, ns), the last one first, if one line of the program steps an optimizer."""
+    """Return the rates before a time (Unix, ns), the last one first, if there is one optimizer."""
     found = sql.records(Rate, trace, _RATES, [log, before_ns])
-    return found if len({(one.name, one.file, one.line) for one in found}) == 1 else []
+    return found if sum(one.before is None for one in found) == 1 else []
