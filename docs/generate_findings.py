@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from stepscope.viewer.findings import MODULES, rule_of_kind
+from stepscope.viewer.findings import MODULES, redaction_of, rule_of_kind
 
 TARGET = Path(__file__).resolve().parent / "findings.md"
 EXAMPLES = TARGET.parent / "examples" / "findings"
@@ -26,8 +26,8 @@ know. `stepscope summary`, the first page and the report show the rule beside th
 KIND` fails for a kind ([ci.md](ci.md)).
 
 The example of each kind is a program in [examples/findings](examples/findings), shown with the command that records it
-and with the first line of the verdict. With `--fixed` as its last argument, each program runs without the problem, and
-has no such finding.
+and with the first line of the verdict. The numbers of lines are those of the file, which begins with a docstring. With
+`--fixed` as its last argument, each program runs without the problem and has no such finding.
 
 This file is generated from the rules in the code by `docs/generate_findings.py`.
 """
@@ -41,12 +41,15 @@ TITLES = {
 
 def text() -> str:
     """Return the document."""
-    parts = [HEAD]
+    contents, sections = [], []
     for folder, modules in groupby(sorted(MODULES, key=_order), key=lambda module: module.partition(".")[0]):
-        parts.append(f"## {TITLES[folder]}\n")
+        contents.append(f"\n{TITLES[folder]}:\n")
+        sections.append(f"## {TITLES[folder]}\n")
         for kind in (module.rpartition(".")[2] for module in modules):
-            parts.append(f"### `{kind}`\n\n{rule_of_kind(kind)}\n\n{_shown(kind)}\n")
-    return "\n".join(parts)
+            summary, _ = redaction_of(kind)
+            contents.append(f"- [`{kind}`](#{kind}): {summary}.")
+            sections.append(f"### `{kind}`\n\n{rule_of_kind(kind)}\n\n{_shown(kind)}\n")
+    return "\n".join([HEAD, "## Kinds", *contents, "", *sections])
 
 
 class Example(NamedTuple):
@@ -79,7 +82,8 @@ def example_of(kind: str) -> Example:
 def _shown(kind: str) -> str:
     example = example_of(kind)
     session = "\n".join([f"$ {example.command}", *textwrap.wrap(example.verdict, 116, subsequent_indent="    ")])
-    return f"Example: {example.sentence}\n\n```python\n{example.code}\n```\n\n```text\n{session}\n```"
+    blocks = f"```python\n{example.code}\n```\n\n```text\n{session}\n```"
+    return f"[Example](examples/findings/{kind}.py): {example.sentence}\n\n{blocks}"
 
 
 def _order(module: str) -> int:

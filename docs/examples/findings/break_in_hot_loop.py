@@ -1,4 +1,4 @@
-"""The forward pass asks a server in the middle, so that each step leaves the compiled code and waits.
+"""The model asks a server in the middle of its forward pass, so that each step leaves the compiled code and waits.
 
 $ stepscope run break_in_hot_loop.py
 warning: Host work at the graph break in break_in_hot_loop.py:16 takes 97 % of a step (20.7 ms of 21.4 ms): Attempted

@@ -1,4 +1,4 @@
-"""Padding is marked with a token that is no row of the table, and the compiler was told not to check indices, so that
+"""Padding is marked with a token that has no row in the table, and the compiler was told not to check indices, so that
 the kernel reads far outside of the table and the process dies.
 
 $ stepscope run crash.py

@@ -2,7 +2,7 @@
 ones.
 
 $ stepscope run frozen_weight.py
-critical: The frozen weight self.weight of graph 0 (frozen_weight.py:25) changed before step 1, and the graph still uses
+critical: The frozen weight self.weight of graph 0 (frozen_weight.py:21) changed before step 1, and the graph still uses
 its old constant
 """
 
@@ -14,17 +14,12 @@ from torch import nn
 
 torch._inductor.config.freezing = True
 
-
-def load() -> None:
-    model.load_state_dict(trained.state_dict())
-
-
 torch.manual_seed(0)
 model, trained = nn.Linear(16, 4).eval(), nn.Linear(16, 4)
 compiled = torch.compile(model)
 with torch.no_grad():
     compiled(torch.rand(64, 16))
-    load()
+    model.load_state_dict(trained.state_dict())
     if "--fixed" in sys.argv:
         torch.compiler.reset()
     compiled(torch.rand(64, 16))

@@ -1,4 +1,4 @@
-"""The scheduler was to divide the learning rate by 100 and multiplies it instead, so that the next step throws the
+"""The scheduler is meant to divide the learning rate by 100 but multiplies it by 100, so that the next step throws the
 weights far away.
 
 $ stepscope run --level values parameter_jump.py

@@ -1,4 +1,4 @@
-"""Each text has another length, and dynamic=False asks for a graph of its own for each length.
+"""Each text has a different length, and dynamic=False asks for a graph of its own for each length.
 
 $ stepscope run recompiles_each_step.py
 warning: Recompiling forward (recompiles_each_step.py:19) 6 times took 5.95 s of the 9.01 s of this run, each time

@@ -1,4 +1,4 @@
-"""The program shortens every log in a folder to its last lines, also the log of the recorder, which then lacks its
+"""The program shortens every log in a folder to its last lines, including that of the recorder, which then lacks its
 beginning.
 
 $ stepscope run unread_log.py

@@ -48,7 +48,7 @@ from stepscope.viewer.text.formats import basename, format_bytes, plural
 if TYPE_CHECKING:
     from stepscope.viewer.memory.queries.graph_breaks import HeldBuffer
 
-SUMMARY = "Graph break"
+SUMMARY = "A function was split at a graph break"
 
 _MOST_PROOFS = 2
 _Place = tuple[str | None, int | None]
