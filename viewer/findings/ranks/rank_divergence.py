@@ -15,7 +15,7 @@ from stepscope.viewer.overview.rows import Finding, Severity
 from stepscope.viewer.ranks.queries.difference import Operation, first_operations, rank_difference
 from stepscope.viewer.ranks.queries.ranks import AspectRow, FirstDifference, ranks
 
-SUMMARY = "Ranks differ in what they compile or communicate"
+SUMMARY = "Ranks differ"
 
 WHAT = {
     "collectives": "collectives",
