@@ -19,7 +19,7 @@ from stepscope.tracer.schema.steps import Steps
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.ingest.torch_trace.rank_facts import collectives_of, comparable_graph
 from stepscope.viewer.ranks.queries.compare import are_stages
-from stepscope.viewer.ranks.queries.difference import rank_difference
+from stepscope.viewer.ranks.queries.difference import MOST_LINES, rank_difference
 from stepscope.viewer.ranks.queries.ranks import Ranks, ranks
 from stepscope.viewer.store.open import open_trace
 from tests.logs import synthetic
@@ -178,9 +178,12 @@ def test_ranks_that_hold_the_same_parameters_are_no_stages(tmp_path: Path, share
         assert (finding.proof, finding.source) == ([], None)
 
 
-def test_an_operation_that_only_one_rank_has(tmp_path: Path) -> None:
-    """Names of values and the order of inputs may differ behind it."""
+@pytest.mark.parametrize("same", [0, MOST_LINES])
+def test_an_operation_that_only_one_rank_has(tmp_path: Path, same: int) -> None:
+    """Names of values and the order of inputs may differ behind it, and a graph may be long."""
     ours = GRAPH.format(device=0, folder="/node0", operator="sin", group="0")
+    before = "".join(f"        tan_{number} = L_x_.tan();\n" for number in range(same))
+    ours = ours.replace("         # File", f"{before}         # File", 1)
     theirs = ours.replace("sin:", "sin_1:").replace("(sin", "(sin_1").replace(
         "         # File", '        exp: "f32[4, 4][4, 1]cuda:0" = L_x_.exp();  L_x_ = None\n         # File', 1
     )  # fmt: skip

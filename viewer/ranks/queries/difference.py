@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Literal, NamedTuple
 
 from stepscope.viewer.graphs.rows import SourceLine
@@ -216,27 +216,27 @@ def first_operations(trace: Trace, diff: GraphDiff) -> tuple[Operation | None, O
     """Return the first operations in which two graphs differ; None for the graph that has no such operation there, and
     for both if the graphs differ in something else."""
     ours, theirs = (_graph_operations(trace, record) for record in (diff.left_record, diff.right_record))
-    for i, j in align([one.kind for one in ours], [one.kind for one in theirs]):
-        left, right = (None if i is None else ours[i]), (None if j is None else theirs[j])
+    for left, right in zip_longest(ours, theirs):
         if left is None or right is None or left.kind != right.kind:
-            return left, right
+            a, b = ([one for one in (at, *islice(rest, WINDOW)) if one] for at, rest in ((left, ours), (right, theirs)))
+            i, j = align([one.kind for one in a], [one.kind for one in b])[0]
+            return None if i is None else a[i], None if j is None else b[j]
     return None, None
 
 
-def _graph_operations(trace: Trace, record: int) -> list[Operation]:
+def _graph_operations(trace: Trace, record: int) -> Iterator[Operation]:
     names: set[str] = set()
-    source, found = None, []
-    for line in trace.payload(record)[:MOST_CHARS].decode("utf-8", "replace").splitlines()[:MOST_LINES]:
+    source = None
+    for line in trace.payload(record).decode("utf-8", "replace").splitlines():
         comment, operation = _LINE.match(line), _OPERATION.match(line)
         if comment:
             source = SourceLine(comment[1], int(comment[2]), comment[3], comment[4])
         if operation is None:
             continue
         if not operation[2].isidentifier():  # else it is an input
-            found.append(Operation(operation[2], _without(names, operation[2]), source))
+            yield Operation(operation[2], _without(names, operation[2]), source)
         if not _OF_MODULE.search(operation[1]):
             names.add(operation[1])
-    return found
 
 
 def _without(names: set[str], text: str) -> str:
