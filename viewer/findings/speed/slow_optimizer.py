@@ -38,21 +38,22 @@ def _slow(evidence: Evidence) -> Iterator[Slowness]:
     for run in steady_runs(evidence):
         spent = sum(part.duration_ns for part in run.parts if part.kind == "optimizer")
         on_device = any(part.kind == "launching" for part in run.parts)
-        if on_device or spent < max(LEAST_NS, LEAST_SHARE * run.typical_ns):
+        least = max(LEAST_NS, LEAST_SHARE * run.typical_ns)
+        if on_device or spent < least:
             continue
         slowest = slowest_optimizer(evidence.trace, run.log, steady_steps(evidence, run).spans)
-        if slowest is not None and not slowest.is_fused:
-            yield Slowness(slowest, run, spent, partial(_finding, evidence, run, spent, slowest))
+        if slowest is not None and (own := round(spent * slowest.share)) >= least:
+            yield Slowness((slowest.name, slowest.source), run, own, partial(_finding, evidence, run, own, slowest))
 
 
 def _finding(evidence: Evidence, run: RunSplit, spent: int, slowest: OptimizerRow) -> Finding:
-    can_fuse = slowest.is_fused is not None
+    advice = _COMPILED if slowest.is_fused is None else _FUSED.format(slowest.name)
     return Finding(
         kind="slow_optimizer",
         severity="warning" if spent >= WARNING_SHARE * run.typical_ns else "info",
         title=f"The optimizer {slowest.name} takes {amount(spent, run.typical_ns)}",
         rule=rule_of(__doc__),
-        proof=[_FUSED.format(slowest.name)] if can_fuse else [_COMPILED],
+        proof=[advice],
         evidence={**facts_of(run, spent), "optimizer": slowest.name},
         page=step_page(evidence, run),
         rank=run.rank,
