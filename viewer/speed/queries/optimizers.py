@@ -12,8 +12,8 @@ from stepscope.viewer.store.trace import Trace
 _SLOWEST = """
     WITH spans AS (SELECT unnest($2) AS start_ns, unnest($3) AS end_ns)
     SELECT o.name, o.is_fused, o.file, o.line, sum(o.duration_ns) / sum(sum(o.duration_ns)) OVER () AS share
-    FROM optimizer_steps o JOIN spans s ON o.start_ns >= s.start_ns AND o.start_ns < s.end_ns
-    WHERE o.log = $1 AND o.thread IN (SELECT thread FROM calls WHERE log = $1 AND depth = 0)
+    FROM optimizer_steps o ASOF JOIN spans s ON o.start_ns >= s.start_ns
+    WHERE o.log = $1 AND o.start_ns < s.end_ns AND o.thread IN (SELECT thread FROM calls WHERE log = $1 AND depth = 0)
     GROUP BY o.name, o.is_fused, o.file, o.line QUALIFY o.is_fused IS NOT true ORDER BY share DESC LIMIT 1
 """
 
