@@ -75,3 +75,12 @@ def test_rows_become_dictionaries_with_their_json_decoded(trace: Trace) -> None:
 def test_columns_that_do_not_fit_are_named(trace: Trace, statement: str, said: str) -> None:
     with pytest.raises(TypeError, match=f"do not fit Pair: .*{said}"):
         sql.records(Pair, trace, statement)
+
+
+def test_ranges_in_parameters_are_not_compared_with_all_rows(trace: Trace) -> None:
+    ranges = "WITH ranges AS (SELECT unnest($1) AS first, unnest($2) AS last)"
+    statement = (
+        f"{ranges} SELECT launch FROM launches JOIN ranges ON start_ns < last AND start_ns + duration_ns > first"
+    )
+    ((_, plan),) = sql.rows(trace, f"EXPLAIN (FORMAT json) {statement}", [[1, 3], [2, 4]])
+    assert "IE_JOIN" in plan
