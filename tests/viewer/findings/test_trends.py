@@ -11,15 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import LearningRate, MissingGradients
+from stepscope.tracer.schema.steps import LearningRate, MissingGradients, Steps
 from stepscope.viewer.findings import all_findings, kinds_of
 from stepscope.viewer.findings.values.climbs import climb_of
 from stepscope.viewer.findings.values.lost_update import is_lost, stop_of
 from stepscope.viewer.findings.values.parameter_jump import jump_of
+from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.trends import Course
-from tests.logs.synthetic import UNIX_NS, LogBuilder, run
+from tests.logs.synthetic import MONOTONIC_NS, UNIX_NS, LogBuilder, graph, run
 from tests.logs.value_logs import NAN, Program, Stat, ValueLog
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -209,3 +211,38 @@ def test_parameters_without_gradients(
     assert finding.title.startswith("2 of 6 parameters of Adam (train.py:12) had no")
     assert finding.title.endswith(told)
     assert any("first.b" in said for said in finding.proof) == ("first.b" in names)
+
+
+def with_rates(rates: Sequence[float], lines: Sequence[int] = (9,), steps: int = 40) -> LogBuilder:
+    """Training steps of 10 ms, of which each begins with one of the rates that are recorded, until there are none."""
+    start, step_ns = MONOTONIC_NS + 1_000_000_000, 10_000_000
+    log = LogBuilder().record(run(guesses_steps=True)).record(graph())
+    for step in range(steps):
+        for line in lines if step < len(rates) else ():
+            log.record(LearningRate("SGD", rates[step], None, "/src/train.py", line))
+        begin = start + step * step_ns
+        row = Calls([step], [0], [0], [step], [1], [None], [begin], [step_ns // 2], [1], ["ok"])
+        log.record(Launches(row, [0], [begin], [begin + step_ns // 2]))
+        log.record(Steps([step], ["train"], ["optimizer"], [begin], [begin + step_ns]))
+    return log.record(End("exit", start + steps * step_ns))
+
+
+def vanished(trace: Trace) -> list[Finding]:
+    return [one for one in all_findings(trace) if one.kind == "vanished_rate"]
+
+
+def test_a_learning_rate_that_falls_to_almost_nothing(opened: Open) -> None:
+    (finding,) = vanished(opened(with_rates([0.0, 0.1, 1e-5, 1e-9, 1e-13])))
+    assert (finding.severity, finding.source and finding.source.line) == ("warning", 9)
+    assert finding.title.startswith("The learning rate of SGD (train.py:9) fell from 0.1 to 1e-13, so that the last ")
+
+
+@pytest.mark.parametrize("rates", [[0.1, 1e-5, 1e-8], [0.1, 1e-9, 0.1], [0.1, 1e-9, 0.0], [1e-10, 1e-5, 0.1]], ids=str)
+def test_rates_that_stay_high_rise_again_or_are_zero_have_no_finding(opened: Open, rates: list[float]) -> None:
+    assert vanished(opened(with_rates(rates))) == []
+
+
+def test_a_rate_that_falls_in_the_end_or_of_several_optimizers_has_no_finding(opened: Open) -> None:
+    fallen = [0.1, 1e-9, 1e-13]
+    assert vanished(opened(with_rates(fallen, steps=9))) == []
+    assert vanished(opened(with_rates(fallen, lines=(9, 12)))) == []

@@ -1,0 +1,55 @@
+"""Queries the optimizers whose learning rates fell to almost nothing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_VANISHED = """
+    WITH largest AS (
+        SELECT log, max(rate) AS largest FROM learning_rates GROUP BY log HAVING count(DISTINCT (name, file, line)) = 1
+    ),
+    high AS (
+        SELECT log, largest, max(time_unix_ns) AS high_ns FROM learning_rates JOIN largest USING (log)
+        WHERE rate > $share * largest GROUP BY ALL
+    ),
+    fallen AS (
+        SELECT r.log, name, file, line, largest, min(r.time_unix_ns) AS time_unix_ns,
+               arg_max(rate, r.time_unix_ns) AS last
+        FROM learning_rates r JOIN high h ON r.log = h.log AND r.time_unix_ns > h.high_ns GROUP BY ALL
+    ),
+    counted AS (
+        SELECT f.*, count(*) AS steps,
+               count(*) FILTER (WHERE s.end_ns - l.monotonic_ns + l.unix_ns >= f.time_unix_ns) AS after
+        FROM fallen f JOIN logs l ON l.log = f.log JOIN steps s ON s.log = f.log WHERE s.kind = 'train' GROUP BY ALL
+    )
+    SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, file, line,
+           arg_min(largest, log) AS largest, arg_min(last, log) AS last, arg_min(steps, log) AS steps,
+           arg_min(after, log) AS after
+    FROM counted WHERE last > 0 AND after >= $least GROUP BY name, file, line ORDER BY log, name
+"""
+
+
+class VanishedRate(NamedTuple):
+    """The learning rate of the only optimizer of a log, the first one that has it."""
+
+    log: int
+    time_unix_ns: int
+    name: str
+    """The class of the optimizer."""
+    file: str | None
+    line: int | None
+    """The place that calls `step`."""
+    largest: float
+    last: float
+    steps: int
+    after: int
+    """Number of training steps since the rate had fallen."""
+
+
+def vanished_rates(trace: Trace, share: float, least: int) -> list[VanishedRate]:
+    """Return the rates that fell to at most a share of the largest, not to zero, and stayed there for the last `least`
+    or more training steps."""
+    return sql.records(VanishedRate, trace, _VANISHED, {"share": share, "least": least})
