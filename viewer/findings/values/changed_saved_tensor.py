@@ -16,6 +16,7 @@ from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.speed.queries.graph_places import graph_places
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
@@ -58,9 +59,7 @@ def _finding(trace: Trace, changes: list[ChangedSaved]) -> Timed:
     proof = [
         f"{saved}, {verb} launch {first.saved.launch}: {was.kernel} in the forward pass",
         f"{read}, read by launch {first.read.launch}: {reader.kernel} in the backward pass",
-        f"launch {first.writer} wrote it in between"
-        if first.writer is not None
-        else "no recorded launch wrote it in between",
+        f"launch {first.writer} wrote it in between" if first.writer is not None else _by_other_code(trace, first),
     ]
     others = len(names) - 1
     if others:
@@ -94,3 +93,9 @@ def _finding(trace: Trace, changes: list[ChangedSaved]) -> Timed:
         source=source,
         **attributes(first, "step", "log"),
     )
+
+
+def _by_other_code(trace: Trace, one: ChangedSaved) -> str:
+    places = graph_places(trace, [one.forward, one.backward])
+    between = f"between {places[one.forward].text} and {places[one.backward].text}"
+    return f"no recorded launch wrote it in between: other code changed it, as through .data or NumPy, {between}"
