@@ -11,16 +11,16 @@ NAME = "trace"
 """Name under which an index is attached."""
 Config: TypeAlias = dict[str, str | bool | int | float | list[str]]
 NO_EXTENSIONS: Config = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-_SETTINGS: Config = {**NO_EXTENSIONS, "merge_join_threshold": 0, "nested_loop_join_threshold": 0}
+_OF_LARGE: Config = {"merge_join_threshold": 0, "nested_loop_join_threshold": 0}
 """DuckDB takes a list of parameters for one row, and would compare all pairs of rows where it joins ranges with it."""
 SMALL_BYTES = 8 << 20
 """Size of an index or its logs below which starting threads and dividing queries among them takes longer than it
-saves."""
+saves, as does sorting ranges before a join."""
 
 
 def config(size: int) -> Config:
     """Return DuckDB's settings for an index of this size in bytes."""
-    return {**_SETTINGS, "threads": 1} if size < SMALL_BYTES else _SETTINGS
+    return {**NO_EXTENSIONS, **({"threads": 1} if size < SMALL_BYTES else _OF_LARGE)}
 
 
 def quoted(path: Path) -> str:
