@@ -8,7 +8,7 @@ from __future__ import annotations
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, rule_of
 from stepscope.viewer.findings.values.describe import number
 from stepscope.viewer.findings.values.operations import place
-from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.graphs.rows import line_at
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.values.queries.vanished_rates import VanishedRate, vanished_rates
 
@@ -25,7 +25,7 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _finding(evidence: Evidence, one: VanishedRate) -> Timed:
-    source = SourceLine(one.file, one.line, "", "") if one.file is not None and one.line is not None else None
+    source = line_at(one.file, one.line)
     return one.time_unix_ns, Finding(
         kind="vanished_rate",
         severity="warning",
