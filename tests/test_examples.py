@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from stepscope.viewer.findings import KINDS, all_findings
 from stepscope.viewer.overview.rows import Finding
@@ -23,6 +24,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.compiles]
 
 EXAMPLES = ROOT / "docs" / "examples" / "findings"
 ON_GPU = {"full_precision_matmul"}
+NEEDS_GPU = (pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"))
 UNCAUGHT = {"compile_failure", "exception"}
 """Kinds whose examples end with an exception that comes up to the outermost frame."""
 ATTEMPTS = 3
@@ -52,9 +54,7 @@ def told(kind: str, found: list[Finding]) -> list[str]:
     return [without_numbers(f"{one.severity}: {one.title}") for one in shown]
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.gpu] if kind in ON_GPU else []) for kind in KINDS]
-)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=NEEDS_GPU if kind in ON_GPU else ()) for kind in KINDS])
 def test_an_example_has_its_finding_alone(kind: str, tmp_path: Path) -> None:
     expected = [without_numbers(example_of(kind).verdict)]
     done, found = tried(kind, tmp_path, "wrong", expected)

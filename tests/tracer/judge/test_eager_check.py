@@ -235,8 +235,8 @@ def test_no_layer_is_looked_for_where_a_kernel_is_wrong(ran: tuple[Path, dict[st
 
 
 def test_the_option_needs_a_number(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "stepscope", "run", "-o", str(tmp_path), "--check-eager", "train.py", "x.py"]
+    command = [sys.executable, "-m", "stepscope", "run", "-o", str(tmp_path), "--check-eager=three", "train.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "--check-eager is 'train.py'; it must be an integer" in done.stderr
+    assert "--check-eager is 'three'; it must be an integer" in done.stderr
     assert "Traceback" not in done.stderr
