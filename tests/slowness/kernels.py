@@ -99,10 +99,11 @@ def slow_shape(slow: bool) -> None:
 
     def batches() -> Iterator[Tensor]:
         clock.planted.append(0.0)
-        for step in range(2 * STEPS):
-            batch = torch.randn(64, 8191 if slow and step % 2 else 8000 if step % 2 else 8192)
+        made = [torch.randn(64, length) for length in (8192, 8191 if slow else 8000)]
+        for batch in made:
             torch._dynamo.mark_dynamic(batch, 1)
-            yield batch
+        for step in range(2 * STEPS):
+            yield made[step % 2]
 
     def run() -> Iterator[None]:
         for batch in batches():

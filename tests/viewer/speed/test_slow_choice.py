@@ -47,6 +47,11 @@ def test_the_choice_and_the_fastest_one_are_named(opened: Open) -> None:
     assert finding.kernel == "cpp_fused_mm_0"
 
 
+def test_what_all_choices_take_longer_in_a_step_is_not_saved(opened: Open) -> None:
+    (finding,) = found(opened(log_of(5)))
+    assert "would save 33 % of a step (2.00 ms of 6.00 ms)" in finding.title
+
+
 @pytest.mark.parametrize(
     "log",
     [

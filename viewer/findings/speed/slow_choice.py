@@ -46,7 +46,8 @@ class _Slow(NamedTuple):
     quick_ns: int
     """What nine of ten launches take at least."""
     part_ns: int
-    """The time that the fastest choice would save in a typical step, by the quickest launches."""
+    """The time that the fastest choice would save in a typical step, by what the autotuner measured or, if that is
+    less, by the quickest launches."""
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -83,8 +84,8 @@ def _judged(tuning: Tuning, cost: SiteCost, quick_ns: int | None, steps: int) ->
     chosen_ns, fastest_ns = tuning.choice.duration_ns, tuning.fastest_ns
     if not chosen_ns or not fastest_ns or quick_ns is None or quick_ns < FACTOR * fastest_ns:
         return None
-    saved = 1 - fastest_ns / quick_ns
-    return _Slow(tuning, cost, chosen_ns, fastest_ns, quick_ns, round(saved * cost.duration_ns / steps))
+    saved_ns = min(chosen_ns, quick_ns) - fastest_ns  # the autotuner finds its inputs in the caches, other than a step
+    return _Slow(tuning, cost, chosen_ns, fastest_ns, quick_ns, round(saved_ns * cost.launches / steps))
 
 
 def _finding(run: RunSplit, found: list[_Slow]) -> Finding:
