@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-LINES = [" ".join(str(0.1 * i) for i in range(5000))] * 80
+LINES = [" ".join(str(0.1 * i) for i in range(5000))] * 320
 
 
 def parse(line: str) -> Tensor:
