@@ -114,6 +114,11 @@ class RunSplit:
     parts: list[Part]
     verdict: str | None
 
+    @property
+    def on_device(self) -> bool:
+        """Return whether the host launches kernels for a device."""
+        return any(part.kind == "launching" for part in self.parts)
+
 
 @dataclass(frozen=True)
 class TypicalSteps:

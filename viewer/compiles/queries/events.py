@@ -82,6 +82,12 @@ def resumed_name(frame: str) -> str:
     return _RESUMED.sub(r"the rest of \1 after line \2", frame)
 
 
+def resumed_line(frame: str | None) -> int | None:
+    """Return the line of the graph break after which a frame is the rest of its function; None for other frames."""
+    match = _RESUMED.match(frame or "")
+    return int(match[2]) if match else None
+
+
 def list_compile_events(trace: Trace) -> list[CompileEvent]:
     """Return the events of all compiles, ordered by time."""
     found = sql.rows(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stepscope.viewer.compiles.queries.break_text import explanation_of_names
 from stepscope.viewer.compiles.queries.compile_steps import compile_time
-from stepscope.viewer.compiles.queries.events import CompileEvent, is_own
+from stepscope.viewer.compiles.queries.events import CompileEvent, is_own, resumed_line
 from stepscope.viewer.findings.evidence import Evidence, grouped
 from stepscope.viewer.speed.queries.runs import run_splits
 from stepscope.viewer.store.trace import Trace
@@ -20,7 +20,6 @@ Place = tuple[str | None, int | None]
 _FUNCTION = re.compile(r"^(?:torch_dynamo_resume_in_)?(.+?)(?:_at_\d+)?(?= \(|$)")
 LEAST_RUN_SHARE, LEAST_RECOMPILE_NS = 0.2, 1_000_000_000
 """Minimum of the time of recompiles from which on they take much of a run."""
-_RESUMED = re.compile(r"^torch_dynamo_resume_in_.+?_at_(\d+)(?=$| )")
 _HELD = re.compile(r"\bbecause L\['___stack\d+'\] got deallocated")
 """What PyTorch says where code was compiled for an object that Python held on its stack, and this object is gone."""
 _KINDS = ("graph_break", "recompile", "recompile_limit")
@@ -59,7 +58,7 @@ def _called_at_breaks(trace: Trace) -> CalledAtBreaks:
     frames = {(one.log, one.frame_id) for same in events.values() for one in same}
     resumed = _resumed(evidence, breaks)
     for event in resumed:
-        events[event.frame_file, _line_of_break(event)].append(event)
+        events[event.frame_file, resumed_line(event.frame)].append(event)
     return CalledAtBreaks(frames, {(one.log, one.frame_id) for one in resumed}, events)
 
 
@@ -72,15 +71,10 @@ def _resumed(evidence: Evidence, breaks: Iterable[CompileEvent]) -> list[Compile
         event
         for same in frames
         if (same[0].log, same[0].frame_id) not in limited
-        and (same[0].log, same[0].frame_file, _line_of_break(same[0])) in places
+        and (same[0].log, same[0].frame_file, resumed_line(same[0].frame)) in places
         and all(_HELD.search(one.cause) for one in same)
         for event in same
     ]
-
-
-def _line_of_break(event: CompileEvent) -> int | None:
-    match = _RESUMED.match(event.frame or "")
-    return int(match[1]) if match else None
 
 
 def _cause(event: CompileEvent, breaks: Iterable[CompileEvent]) -> CompileEvent | None:

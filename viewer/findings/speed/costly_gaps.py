@@ -45,7 +45,7 @@ def gaps_with_fallbacks(trace: Trace) -> list[tuple[RunSplit, GapCost]]:
 
 def _adjusted(evidence: Evidence, costs: Mapping[int, Sequence[GapCost]]) -> Iterator[tuple[RunSplit, GapCost]]:
     runs = [run for run in steady_runs(evidence) if run.log in costs]
-    on_device = [run for run in runs if any(part.kind == "launching" for part in run.parts)]
+    on_device = [run for run in runs if run.on_device]
     serving = logs_of_call_steps(evidence.trace) if costs else set()
     busy = device_time(evidence.trace, steps_of_runs(evidence, on_device)) if on_device else {}
     has_ranks = len({run.rank for run in evidence.runs}) > 1

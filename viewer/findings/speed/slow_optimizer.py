@@ -37,9 +37,8 @@ def find(evidence: Evidence) -> list[Timed]:
 def _slow(evidence: Evidence) -> Iterator[Slowness]:
     for run in steady_runs(evidence):
         spent = sum(part.duration_ns for part in run.parts if part.kind == "optimizer")
-        on_device = any(part.kind == "launching" for part in run.parts)
         least = max(LEAST_NS, LEAST_SHARE * run.typical_ns)
-        if on_device or spent < least:
+        if run.on_device or spent < least:
             continue
         slowest = slowest_optimizer(evidence.trace, run.log, steady_steps(evidence, run).spans)
         if slowest is not None and (own := round(spent * slowest.share)) >= least:

@@ -82,7 +82,7 @@ def _of_parts(evidence: Evidence, runs: list[RunSplit]) -> Iterator[_Excess]:
 
 def _of_computing(evidence: Evidence, runs: list[RunSplit]) -> Iterator[_Excess]:
     """Yield ranks that compute longer outside of calls; on a GPU a thread that waits for the device computes, too."""
-    if not any(part.kind == "launching" for run in runs for part in run.parts):
+    if not any(run.on_device for run in runs):
         gaps = computed_in_gaps(evidence.trace, steps_of_runs(evidence, runs))
         if all(run.log in gaps for run in runs):
             times = {log: [sum(times) for times in zip(*of.values(), strict=True)] for log, of in gaps.items()}
