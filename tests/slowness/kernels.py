@@ -118,30 +118,33 @@ def slow_shape(slow: bool) -> None:
 
 
 def slow_choice(slow: bool) -> None:
-    """A handler of the program takes the slowest of the choices that the autotuner measured. The share is what the
-    steps take more than those with the fastest choices. It depends on the processor whether products of many rows or
-    those of few have slow ones."""
+    """The autotuner has one choice more, which computes a product four times, and a handler of the program takes the
+    slowest one. The share is what the steps take more than those with the fastest choices."""
     from torch._inductor.choices import InductorChoices
+    from torch._inductor.select_algorithm import ExternKernelChoice, add_preprocessing_fn
     from torch._inductor.virtualized import V
+
+    def four_products(rows: Tensor, factors: Tensor, *, out: Tensor) -> Tensor:
+        for _ in range(4):
+            torch.bmm(rows, factors, out=out)
+        return out
 
     class Slowest(InductorChoices):
         def override_best_choice(self, best_choice: Any, timings: dict[Any, float]) -> Any:
             return max(timings, key=lambda choice: timings[choice])
 
+    repeated: Any = ExternKernelChoice(four_products, name="four_products")
+    add_preprocessing_fn(lambda choices: [*choices, repeated.bind(choices[0].input_nodes, choices[0].layout)])
     factors = nn.ParameterList(torch.randn(8, 256, 256) * 0.05 for _ in range(6))
 
     class Products(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            results = []
-            for rows, times in ((x, 4), (x[:, :4].contiguous(), 40)):
-                for n in range(times):
-                    rows = torch.bmm(rows, factors[n % len(factors)])
-                results.append(rows)
-            return results[0][:, :4] + results[1]
+        def forward(self, rows: Tensor) -> Tensor:
+            for one in factors:
+                rows = torch.bmm(rows, one)
+            return rows
 
-    settings = {"max_autotune": True, "max_autotune_gemm_backends": "CPP,ATEN"}
     x = torch.randn(8, 128, 256)
-    with torch._inductor.config.patch(settings), torch.no_grad():
+    with torch._inductor.config.patch(max_autotune=True), torch.no_grad():
         with V.set_choices_handler(Slowest()) if slow else nullcontext():
             clock.run(infer(Products(), same_batch(x)))
         stepscope.configure(level="off")

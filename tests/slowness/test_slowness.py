@@ -39,7 +39,7 @@ PLANTED = (
     Planted("data_loader", "data_waits", "time.sleep(0.004)", "num_workers"),
     Planted("growing_sequence", "growing_sequence", "compiled(batch)", "x.size()[1] grows from 352 to 1,696"),
     Planted("slower_kernels", "slower_kernels", "torch.sin(x * 1.1)", "From step 16 on, kernels take"),
-    Planted("slow_choice", "slow_choice", "torch.bmm(rows, factors", "is in use, which the autotuner measured"),
+    Planted("slow_choice", "slow_choice", "torch.bmm(rows, one)", "is in use, which the autotuner measured"),
     Planted("slow_shape", "slow_shape", "torch.fft.rfft(x)", "for x.size()[1] = 8,191 as for x.size()[1] = 8,192"),
     Planted("slow_rank", "slow_rank", None, "Rank 1 spends"),
 )

@@ -18,6 +18,8 @@ from stepscope.tracer.schema.tuning import Autotuned, MeasuredChoice, TunedInput
 
 MOST_CHOICES = 100
 NS_PER_MS = 1_000_000
+_CALLED = "kernel_call_name"
+"""What a choice that is an operator names the function by that the generated code calls."""
 
 
 class _Tuning(NamedTuple):
@@ -143,7 +145,7 @@ def _place(tuning: _Tuning, nodes: Sequence[Any]) -> tuple[Any, Any] | None:
         return None
     if len(operators) > 1:
         called = getattr(same[0], "python_kernel_name", None)
-        operators = [choice for choice in operators if called is not None and choice.call_name() == called]
+        operators = [one for one in operators if called is not None and one.info_dict().get(_CALLED) == called]
     return (same[0], operators[0]) if len(operators) == 1 else None
 
 

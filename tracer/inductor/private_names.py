@@ -67,6 +67,7 @@ PRIVATE_NAMES = (
     PrivateName("torch._inductor.codegen.triton", _LINES),
     PrivateName("torch.utils.data.dataloader._BaseDataLoaderIter", _DATA, ("__next__", "_num_workers")),
     PrivateName("torch._inductor.select_algorithm.AlgorithmSelectorCache", _AUTOTUNING, ("__call__", "benchmark")),
+    PrivateName("torch._inductor.ir.ChoiceCaller", _AUTOTUNING, ("info_dict",)),
     PrivateName("torch.autograd.profiler", _PROFILE, ("_is_profiler_enabled",)),
     PrivateName("torch._functorch.config", RECORDING),
     PrivateName("torch._dynamo.config", RECORDING),

@@ -36,8 +36,8 @@ class Named:
     def get_operation_name(self) -> str:
         return self.name
 
-    def call_name(self) -> str:
-        return f"extern_kernels.{self.name}"
+    def info_dict(self) -> dict[str, str]:
+        return {"kernel_call_name": f"extern_kernels.{self.name}"}
 
 
 class Graph:
