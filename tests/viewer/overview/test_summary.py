@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from stepscope.tracer.schema.gaps import Skipped
+from stepscope.tracer.schema.layer_checks import LayerCheck
 from stepscope.viewer.overview.summary import findings, findings_text, summary, summary_text
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_ns
@@ -136,6 +137,8 @@ def test_a_trace_without_values_names_the_option_that_records_them(opened: Open)
     assert lines[2] == "To look for wrong numbers that are finite, record with --judge first --check-eager."
     assert findings_text(trace).split("\n")[1] == lines[1]
     assert lines[1] in Client(trace).get("/").text
+    check = LayerCheck("0/0", 0, "forward", "eager", "compiled", "agrees", None, 1, 0, None)
+    assert "--judge" not in summary_text(opened(recorded(end=False).record(check)))
     assert "--level" not in summary_text(opened(recorded(level="values")))
     assert "--level" not in summary_text(opened(compile_records(LogBuilder())))
 

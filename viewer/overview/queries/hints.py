@@ -13,13 +13,18 @@ MOST_GRAPHS = 20
 MOST_NAMED = 3
 
 
+def is_compared(trace: Trace) -> bool:
+    """Return whether calls of graphs were compared with eager mode or with another layer of their compile."""
+    return sql.has_rows(trace, "layer_checks")
+
+
 def eager_hint(trace: Trace) -> list[str]:
     """Return that graphs return an input itself, unless graphs were compared with eager mode.
 
     For healthy code, AOTAutograd makes such results outside of the graph. Graphs of training keep inputs for their
     backward, so they tell nothing.
     """
-    if sql.row(trace, "SELECT 1 FROM layer_checks LIMIT 1"):
+    if is_compared(trace):
         return []
     graphs = sql.rows(
         trace,

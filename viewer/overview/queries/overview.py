@@ -13,7 +13,7 @@ from stepscope.viewer.judged.queries.judged import judged_count
 from stepscope.viewer.judged.rows import JudgedCount
 from stepscope.viewer.memory.queries.graphs import lifetime_events
 from stepscope.viewer.overview.queries.damage import SEEN_AT_BUFFERS, not_recorded_lines, problem_counts
-from stepscope.viewer.overview.queries.hints import eager_hint
+from stepscope.viewer.overview.queries.hints import eager_hint, is_compared
 from stepscope.viewer.overview.queries.runs import list_runs, list_steps
 from stepscope.viewer.overview.rows import Counts, CrashRunRow, OverheadRow, Overview, RunRow
 from stepscope.viewer.speed.queries.runs import run_splits
@@ -86,7 +86,12 @@ def _parts(trace: Trace) -> Overview:
         not_recorded=part("What was not recorded", [], not_recorded_lines, trace),
         overhead=part("The cost of the recorder", OverheadRow(*(None,) * 6), overhead, trace),
         index_bytes=trace.index_bytes,
-        notes=[*_judged(judged), *_notes(meta, runs, counts), *_undeclared(trace), *eager_hint(trace)],
+        notes=[
+            *_judged(judged),
+            *_notes(meta, runs, counts, is_compared(trace)),
+            *_undeclared(trace),
+            *eager_hint(trace),
+        ],
         crash_runs=part("Runs after the crash", [], _crash_runs, trace, runs),
     )
 
@@ -176,10 +181,10 @@ def _undeclared(trace: Trace) -> list[str]:
     ]
 
 
-def _notes(meta: dict[str, str], runs: list[RunRow], counts: Counts) -> list[str]:
+def _notes(meta: dict[str, str], runs: list[RunRow], counts: Counts, compared: bool) -> list[str]:
     notes = [SEEN_AT_BUFFERS] if counts.value_rows else []
     if counts.launches and counts.value_rows is None:
-        notes += [_NO_VALUES] if counts.judged_launches is not None else [_NO_VALUES, _NOT_JUDGED]
+        notes += [_NO_VALUES] if compared or counts.judged_launches is not None else [_NO_VALUES, _NOT_JUDGED]
     plain = [run for run in runs if run.writer == "torch"]
     if plain and len(plain) == len(runs):
         notes.append("PyTorch wrote this trace without stepscope, so it contains compiles but no steps or launches.")
