@@ -217,6 +217,45 @@ def test_what_happens_in_torch_is_shown_where_the_program_called_it(opened: Open
     assert (finding.source.file, finding.source.line, finding.source.code) == ("/src/train.py", 40, "loss = model(x)")
 
 
+GUARDS = b"""TREE_GUARD_MANAGER:
++- RootGuardManager
+| +- GuardManager: source=L['fn'], accessed_by=FrameLocalsGuardAccessor(key='fn'), type=<class '%s'>, tag_safe=(False,)
+| | +- TYPE_MATCH: ___check_type_id(L['fn'], 94747052632016), type=<class '%s'>
+"""
+LINEAR, SEQUENTIAL = b"torch.nn.modules.linear.Linear", b"torch.nn.modules.container.Sequential"
+TYPE_OF_FN = "0/0: ___check_type_id(fn, 94747052632016), type=<class 'torch.nn.modules.linear.Linear'>"
+
+
+def wrapped(log: LogBuilder, number: int, of: bytes, *reasons: str) -> LogBuilder:
+    """A compile of one of torch's own modules, with the reasons for which it is a recompile."""
+    if reasons:
+        log.artifact("recompile_reasons", orjson.dumps(reasons), **compile_logs.ids(0, number))
+    begun(log, MAIN, INNER, number=number)
+    log.torch("dynamo_cpp_guards_str", {}, GUARDS % (of, of), **compile_logs.ids(0, number))
+    return compile_logs.metrics(log, 0, number, co_name="inner", co_filename=INNER[0], co_firstlineno=67)
+
+
+def test_a_module_of_torch_that_is_compiled_by_itself_has_its_own_name(opened: Opened) -> None:
+    log = wrapped(wrapped(LogBuilder(), 0, LINEAR), 1, SEQUENTIAL, TYPE_OF_FN)
+    size = "tensor 'args[0]' size mismatch at index 0. expected 8, actual 9"
+    trace = opened(wrapped(log, 2, SEQUENTIAL, TYPE_OF_FN, f"0/1: {size}"))
+    names = ["Linear (torch.nn.modules.linear)", *["Sequential (torch.nn.modules.container)"] * 2]
+    assert [row.frame for row in list_compiles(trace)] == names
+    (finding,) = all_findings(trace)
+    assert finding.title == f"{names[1]}, called at train.py:40, was recompiled: args[0].size()[0] changed from 8 to 9"
+
+
+def test_the_limit_of_recompiles_is_one_for_all_modules_of_torch(opened: Opened) -> None:
+    log = wrapped(LogBuilder(), 0, LINEAR)
+    log.artifact("recompile_reasons", orjson.dumps([TYPE_OF_FN]), **compile_logs.ids(0, 1))
+    begun(log, MAIN, INNER, number=1)
+    reason = {"fail_type": "RecompileLimitExceeded", "fail_reason": "recompile_limit reached"}
+    trace = opened(compile_logs.metrics(log, 0, 1, co_name=None, has_guarded_code=None, **reason))
+    (finding,) = all_findings(trace)
+    assert finding.title.endswith(": another of torch's own modules or functions was compiled")
+    assert "compile the module or function of the program that calls them instead" in finding.proof[-1]
+
+
 STACK = (
     '  File "/src/train.py", line 40, in main\n    y = model(x)\n'
     '  File "/src/model.py", line 14, in forward\n    h(x)\n'

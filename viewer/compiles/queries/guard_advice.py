@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from stepscope.viewer.compiles.queries.guard_text import FREED, KEYS
+from stepscope.viewer.compiles.queries.guard_text import ANOTHER, FREED, KEYS
 
 _SIZE = re.compile(r"^(?P<tensor>.+)\.size\(\)\[(?P<dimension>\d+)\]$")
 _STRIDE = re.compile(r"\.stride\(\)\[\d+\]$")
@@ -39,6 +39,11 @@ def advice(source: str, values: Sequence[str], guard: str) -> str | None:
         return f"{length['list']} must keep its length, or be changed outside of the compiled function."
     if "grad_mode" in guard or "GLOBAL_STATE" in guard:
         return next((told for name, told in _SETTINGS.items() if name in guard), _STATE)
+    if source == ANOTHER:
+        return (
+            "Those that are compiled by themselves share one frame and its limit: compile the module or function of the"
+            " program that calls them instead."
+        )
     if "___check_type_id" in guard or guard.startswith("type("):
         return "Each type of this object needs a graph of its own."
     if source.startswith("requires_grad of "):

@@ -17,6 +17,8 @@ FREED = "lifetime of "
 _NO_KEY = re.compile(r"^KeyError on (.+)\[('[^']*'|\"[^\"]*\"|-?\d+)\]$")
 """A call passed a dictionary without a key that the compiled code reads."""
 KEYS = "keys of "
+ANOTHER = "another of torch's own modules or functions"
+"""What stands for the guard of the module or function that torch compiles through its wrapper."""
 _EQUALS = re.compile(r"^([^=!<>]+?) == (.+)$")
 _COMMENT = re.compile(r"\s{2,}# (.*)$")
 _HINT = re.compile(r"\(HINT: (.*)\)\s*$", re.S)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.compiles.queries.guard_advice import advice
-from stepscope.viewer.compiles.queries.guard_text import FREED, KEYS, FailedGuard, failed_guards
+from stepscope.viewer.compiles.queries.guard_text import ANOTHER, FREED, KEYS, FailedGuard, failed_guards
 from stepscope.viewer.findings.evidence import grouped
 from stepscope.viewer.graphs.queries.program_names import in_wrapped_module
+from stepscope.viewer.ingest.torch_trace.torch_text import is_wrapper
 from stepscope.viewer.text.formats import plural
 
 _MOST_VALUES = 5
@@ -49,6 +50,8 @@ class GuardChange:
                 return f"{self.source.removeprefix(FREED)}, for which the code was compiled, was freed"
             if self.source.startswith(("type of ", "identity of ")):  # the guard names addresses
                 return f"the {self.source} changed"
+            if self.source == ANOTHER:
+                return f"{ANOTHER} was compiled"
             if missing := _NO_ATTRIBUTE.match(self.guard):
                 value = "None" if missing[1] == "NoneType" else f"of the type {missing[1]}"
                 return f"a guard reads the attribute {missing[2]} of a value that is now {value}"
@@ -99,9 +102,22 @@ def _first_guard(event: CompileEvent, reason: str) -> FailedGuard:
     """Return the guard that failed first. A compile for another state, such as that of training for a call of an
     evaluation, says nothing about a compile for the same state that failed, too."""
     guard = failed_guards(f"{event.compile_id}: {reason}")[0]
-    if guard.guard.startswith(_STATE):
-        guard = next((one for one in failed_guards(event.text) if not one.guard.startswith(_STATE)), guard)
+    if guard.guard.startswith(_STATE) or _is_of_another(event, guard):
+        others = (one for one in failed_guards(event.text) if not one.guard.startswith(_STATE))
+        guard = next((one for one in others if not _is_of_another(event, one)), guard)
+    if _is_of_another(event, guard):
+        return replace(guard, source=ANOTHER)
     return replace(guard, source=in_wrapped_module(event.frame_file, guard.source))
+
+
+def is_of_another(event: CompileEvent) -> bool:
+    """Return whether a recompile is the first compile of one of torch's own modules or functions, which share a frame
+    with each other."""
+    return all(_is_of_another(event, guard) for guard in failed_guards(event.text))
+
+
+def _is_of_another(event: CompileEvent, guard: FailedGuard) -> bool:
+    return guard.source in ("type of fn", "identity of fn") and is_wrapper(event.frame_file or "")
 
 
 def _change(guards: Sequence[FailedGuard]) -> GuardChange:

@@ -11,7 +11,13 @@ from collections import Counter
 from stepscope.viewer.compiles.queries.compile_steps import compile_time, steps_of_compiles
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.findings.compiles.called_at_breaks import called_at_breaks
-from stepscope.viewer.findings.compiles.guard_changes import advice_lines, changes_text, guard_changes, reasons_of
+from stepscope.viewer.findings.compiles.guard_changes import (
+    advice_lines,
+    changes_text,
+    guard_changes,
+    is_of_another,
+    reasons_of,
+)
 from stepscope.viewer.findings.evidence import (
     MOST_EXAMPLES,
     Evidence,
@@ -42,7 +48,8 @@ def find(evidence: Evidence) -> list[Timed]:
     called = called_at_breaks(evidence)
     told = limited | costly | called.frames | called.resumed
     events = [event for event in evidence.compile_events("recompile") if (event.log, event.frame_id) not in told]
-    frames = grouped(events, lambda event: (event.log, event.frame_id))
+    again = [event for event in events if not is_of_another(event)]
+    frames = grouped(again, lambda event: (event.log, event.frame_id, event.frame))
     return [_finding(evidence.trace, same[0], len(same)) for same in alike_in_logs(frames)]
 
 

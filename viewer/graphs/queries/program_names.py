@@ -25,6 +25,7 @@ from stepscope.viewer.graphs.queries.signatures import (
     result_roles,
 )
 from stepscope.viewer.graphs.rows import ArgumentRow, InputKind, MemoryStatementRow, ProgramName, SiteRow
+from stepscope.viewer.ingest.torch_trace.torch_text import is_wrapper
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -50,7 +51,6 @@ _SCOPE = re.compile(r"\b[LG]\['([^']+)'\]")
 _PLACE_OF_SIZE = re.compile(r"\.(size|stride)\(\)\[(\d+)\]")
 _OWN = ("call", "partition_")
 """Prefixes of wrapper functions in which a name stands for the graph's own buffer."""
-_WRAPPER = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]external_utils\.py$")
 _WRAPPED = re.compile(r"(?<![\w.])fn(?=\.)")
 _STACK = re.compile(r"___stack(\d+)")
 _UNNAMEABLE = re.compile(r"[^a-zA-Z0-9]+")
@@ -266,9 +266,9 @@ def program_expression(source: str) -> str:
 
 
 def in_wrapped_module(file: str | None, expression: str) -> str:
-    """Return the program's expression for a value in a compiled function of a file. Dynamo compiles a module of
-    torch.nn, such as a Sequential, through a function whose variable `fn` is the module: it is `self` to its parts."""
-    return as_part(expression) if file is not None and _WRAPPER.search(file) else expression
+    """Return the program's expression for a value in a compiled function of a file: what a wrapper of torch has in its
+    variable `fn` is `self` to its parts."""
+    return as_part(expression) if file is not None and is_wrapper(file) else expression
 
 
 def as_part(expression: str) -> str:

@@ -9,7 +9,14 @@ from typing import Any
 from stepscope.viewer.ingest.bounds import whole_number
 from stepscope.viewer.ingest.lenient_json import dumps, text
 from stepscope.viewer.ingest.rows import IndexRows
-from stepscope.viewer.ingest.torch_trace.torch_text import Cause, UserFrame, failure, guard_place, is_of_torch
+from stepscope.viewer.ingest.torch_trace.torch_text import (
+    Cause,
+    UserFrame,
+    failure,
+    guard_place,
+    is_of_torch,
+    is_wrapper,
+)
 
 _LIMIT = re.compile(r"recompile[_ ]limit|cache_size_limit|cache_limit")
 _LIMIT_KIND = re.compile(r"(?:Recompile|Cache)Limit(?:Hit|Exceeded)$")
@@ -61,6 +68,8 @@ class Compile:
     error: Cause | None = None
     error_record: int = -1
     restart_reasons: list[str] = field(default_factory=list)
+    wrapped: str | None = None
+    """Class of the object that the compiled function has in its variable `fn`."""
     has_raised: bool = False
     raised: list[Cause] = field(default_factory=list)
     """Exceptions that the recorder saw in compiles without an id and that no metrics have repeated yet."""
@@ -181,7 +190,7 @@ def add_compile(rows: IndexRows, compile: Compile, stack: Stack, frame: Frame | 
         compile=rows.new_id("compiles"),
         log=compile.log,
         compile_id=compile.compile_id,
-        frame=frame_label(frame),
+        frame=frame_label(frame, compile.wrapped),
         file=file,
         line=line,
         function=function,
@@ -233,9 +242,14 @@ def _place(kind: str, place: UserFrame | None, file: str | None, caller: UserFra
     return caller or place
 
 
-def frame_label(frame: Frame | None) -> str | None:
+def frame_label(frame: Frame | None, wrapped: str | None = None) -> str | None:
+    """Return ``forward (model.py:12)``, or ``Sequential (torch.nn.modules.container)`` for torch's wrapper of an object
+    of the class `wrapped`."""
     if frame is None:
         return None
     function, file, line = frame
+    if wrapped is not None and is_wrapper(file):
+        module, _, name = wrapped.rpartition(".")
+        return f"{name} ({module})" if module else name
     name = re.split(r"[/\\]", file)[-1]
     return f"{function} ({name}:{line})" if line is not None else f"{function} ({name})"

@@ -70,6 +70,7 @@ class TorchEvents:
             "bwd_compilation_metrics": self._metrics,
             "aot_autograd_backward_compilation_metrics": self._metrics,
             "inductor_output_code": self._output_code,
+            "dynamo_cpp_guards_str": self._guards,
         }
         self._artifacts: Mapping[str, Callable[[LogRecord], None]] = {
             "torch_version": self._torch_version,
@@ -233,6 +234,10 @@ class TorchEvents:
         cached = "codecache" in record.source
         aot_id = torch_text.aot_id(record.payload or b"")
         self.output_codes.append(OutputCode(record.record, key, aot_id, record.compile_id, cached))
+
+    def _guards(self, record: LogRecord) -> None:
+        if record.compile_id is not None:
+            self._compile(record).wrapped = torch_text.wrapped_class(record.payload or b"")
 
     def _other_artifact(self, record: LogRecord) -> None:
         if cache_of(record.name or "") is not None:

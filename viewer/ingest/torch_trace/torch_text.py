@@ -24,6 +24,8 @@ _SKIPPED = re.compile(r"^Failed to handle graph break gracefully\. .*?Graph brea
 _OF_TORCH = re.compile(
     r"[/\\]torch[/\\](?:_\w+\.py$|(?:_\w+|autograd|compiler|distributed|export|func|fx|nn|optim|utils)[/\\])"
 )
+_WRAPPER = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]external_utils\.py$")
+_WRAPPED = re.compile(rb"GuardManager: source=L\['fn'\], [^\n]*?\btype=<class '(\w+(?:\.\w+)+)'>")
 _COMPILE_ID = re.compile(r"!?\d+(?:/\d+)+: ")
 _FAKE_RAISED = re.compile(r"^ *Explanation: Dynamo failed to run FX node .*: got ([A-Z]\w*\(.+\))$", re.MULTILINE)
 _GUARD_COMMENT = re.compile(r"  # (.*?)  # ([^\s:]+):(\d{1,9}) in (\w+)")
@@ -58,6 +60,19 @@ def caller_of(stack: Sequence[UserFrame]) -> UserFrame | None:
 
 def is_of_torch(file: str) -> bool:
     return _OF_TORCH.search(file) is not None
+
+
+def is_wrapper(file: str) -> bool:
+    """Return whether the file is that of the function through which Dynamo compiles torch's own modules and functions,
+    such as a Sequential, which it has in its variable `fn`."""
+    return _WRAPPER.search(file) is not None
+
+
+def wrapped_class(guards: bytes) -> str | None:
+    """Return the class of the variable `fn` of a compiled function, ``torch.nn.modules.linear.Linear``, as the guards
+    of its code name it; None without such a variable, or if it is a function."""
+    match = _WRAPPED.search(guards)
+    return match[1].decode("utf-8", "replace") if match else None
 
 
 def without_torch_at_the_end(stack: Sequence[UserFrame]) -> list[UserFrame]:
