@@ -66,6 +66,13 @@ def test_functions_that_are_called_at_the_line_of_a_break_are_told_with_it(opene
     assert finding.proof[0] == "Dynamo also breaks graphs in library functions that are called there: info and emit."
 
 
+def test_a_library_function_that_is_told_at_the_line_where_it_is_called(opened: Open) -> None:
+    """As the wrapper of an optimizer's step, of whose own lines the traceback has none."""
+    (finding,) = found(opened(program(([TRAIN, EMIT], (*CALL[:2], "emit")))))
+    assert finding.title == "Graph break in forward (model.py:10): Call of forward"
+    assert finding.proof[0] == "Dynamo also breaks graphs in library functions that are called there: emit."
+
+
 @pytest.mark.parametrize(("ms", "severity"), [(900, "info"), (1100, "warning")])
 def test_recompiles_of_functions_that_are_called_there_can_cost_much(opened: Open, ms: int, severity: str) -> None:
     log = program(([TRAIN, CALL, EMIT], (LIBRARY, 201, "emit")))

@@ -52,7 +52,7 @@ def _called_at_breaks(trace: Trace) -> CalledAtBreaks:
     breaks = [one for one in evidence.compile_events("graph_break") if is_own(one.file or "") and one.line is not None]
     events: defaultdict[Place, list[CompileEvent]] = defaultdict(list)
     for event in (event for kind in _KINDS for event in evidence.compile_events(kind)) if breaks else ():
-        cause = None if event.caller is None or is_own(event.file or "") else _cause(event, breaks)
+        cause = None if event.caller is None else _cause(event, breaks)
         if cause is not None:
             events[cause.file, cause.line].append(event)
     frames = {(one.log, one.frame_id) for same in events.values() for one in same}
@@ -79,15 +79,29 @@ def _resumed(evidence: Evidence, breaks: Iterable[CompileEvent]) -> list[Compile
 
 def _cause(event: CompileEvent, breaks: Iterable[CompileEvent]) -> CompileEvent | None:
     """Return the break at whose line a frame was called: the line is in its stack or, as the stack lacks the caller of
-    the frame, it is that of the last break before, if that happened in a call from the same frames."""
+    the frame, it is that of the last break before, if that happened in a call from the same frames. A break in the
+    frame may itself be told at the line at which the program calls it."""
     stack = event.lines_of_stack
     earlier = [one for one in breaks if one.log == event.log and one.time_ns <= event.time_ns]
+    if is_own(event.file or ""):
+        return next((one for one in earlier if _is_of_program(one) and _is_other_at_line(event, one)), None)
     at_line = next((one for one in earlier if (one.file, one.line) == event.caller), None)
     if at_line is not None or not earlier:
         return at_line
     last = max(earlier, key=lambda one: one.time_ns)
     outer = last.lines_of_stack[:-1]
     return last if outer and stack[: len(outer)] == outer else None
+
+
+def _is_of_program(event: CompileEvent) -> bool:
+    return event.caller is None
+
+
+def _is_other_at_line(event: CompileEvent, earlier: CompileEvent) -> bool:
+    """Return whether a graph breaks for another reason where it had broken before; for the same reason, the frame may
+    be one in which Dynamo inlined the same function."""
+    is_at_line = (event.file, event.line) == (earlier.file, earlier.line)
+    return event.kind == "graph_break" and is_at_line and event.cause != earlier.cause
 
 
 class Called(NamedTuple):
