@@ -273,7 +273,7 @@ def test_several_calls_of_one_graph_in_a_step_leave_what_they_leave(opened: Open
     assert finding.evidence["bytes_per_step"] == 2 * 1024
 
 
-def leaking(holders: Sequence[Sequence[str]], least: int = 64) -> LogBuilder:
+def leaking(holders: Sequence[Sequence[str]], least: int = 64, freed: bool = False) -> LogBuilder:
     """In each of five steps one launch makes buffers of 64, 128, … bytes, as many as `holders`, which hold them."""
     names = [f"buf{i}" for i in range(len(holders))]
     program = Program(0).allocate(*names).launch("a", ["x"], names)
@@ -283,7 +283,7 @@ def leaking(holders: Sequence[Sequence[str]], least: int = 64) -> LogBuilder:
         log.record(calls_of(step, program, step, start_of(step))).record(lifetimes([step], [0]))
         log.record(Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
     left = [(step, i) for step in range(4) for i in range(len(names))]
-    record = replace(growth(left), holders=[list(holders[i]) for _, i in left])
+    record = replace(growth(left, freed=freed), holders=[list(holders[i]) for _, i in left])
     return log.record(record).record(End("exit", start_of(9)))
 
 
@@ -300,6 +300,23 @@ def test_one_leak_of_several_buffers_is_one_finding(opened: Open) -> None:
         ("buf0", 64),
     ]
     assert (second.buffer, second.evidence["bytes_per_step"], second.evidence["buffers"]) == ("buf1", 128, [])
+
+
+def test_what_a_tensor_holds_through_its_autograd_graph_is_one_leak_with_it(opened: Open) -> None:
+    keep = "list of 5 in keep of __main__"
+    (finding,) = found(opened(leaking([[keep], [f"the autograd graph of a tensor in {keep}"]])), "growth")
+    assert finding.title.endswith(f"(model.py:10) stay alive after each step and are held by a {keep}")
+    assert finding.evidence["holders"] == [keep]
+
+
+def test_buffers_that_cycles_through_one_object_hold_are_one_leak(opened: Open) -> None:
+    held = [["attribute out of Holder"], ["list of 1 in attribute cache of Holder"], ["attribute out of Other"]]
+    first, second = found(opened(leaking(held, freed=True)), "growth")
+    assert first.title.endswith("is held by a reference cycle through the attribute out of Other")
+    assert second.title.endswith(
+        "stay alive after each step and are held by a reference cycle through a list of 1 in attribute cache of Holder"
+    )
+    assert second.evidence["holders"] == ["list of 1 in attribute cache of Holder", "attribute out of Holder"]
 
 
 def test_one_leak_of_several_buffers_is_one_mismatch(opened: Open) -> None:

@@ -2,14 +2,15 @@
 that graph behind, and the buffer was still alive when the recording ended, or when the log of a killed process broke
 off (the holders are then unknown). Two patterns are not growth: buffers that only earlier steps left behind, as caches,
 warm-up and optimizer state do; and a sliding window, where buffers of earlier steps were freed after the same number of
-steps. Buffers with the same holders share one finding; buffers without a known holder each have their own. The finding
-is a warning from 1 MiB per step, or from 64 KiB per step if that is 1 % of the peak of the run. Smaller growth is
-information only, and growth under 4 KiB per step, such as losses and metrics in a list, is not reported. Also reported
-for information are buffers of forward graphs in training that each step from the first to the last left behind, in six
-steps or more, and that were freed only after the last call, as when the function that keeps them returns. Tensors that
-six or more successive calls of a forward graph saved for a backward pass, and that stayed alive together although no
-backward pass ran, are reported from 256 KiB and a tenth of the peak on; from 1 MiB and half of the peak on this is a
-warning. An evaluation without torch.no_grad() whose losses are summed up is a usual cause."""
+steps. Buffers with the same holders share one finding, and so do those that a reference cycle through the same object
+holds; buffers without a known holder each have their own. The finding is a warning from 1 MiB per step, or from 64 KiB
+per step if that is 1 % of the peak of the run. Smaller growth is information only, and growth under 4 KiB per step,
+such as losses and metrics in a list, is not reported. Also reported for information are buffers of forward graphs in
+training that each step from the first to the last left behind, in six steps or more, and that were freed only after the
+last call, as when the function that keeps them returns. Tensors that six or more successive calls of a forward graph
+saved for a backward pass, and that stayed alive together although no backward pass ran, are reported from 256 KiB and a
+tenth of the peak on; from 1 MiB and half of the peak on this is a warning. An evaluation without torch.no_grad() whose
+losses are summed up is a usual cause."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from stepscope.viewer.findings.evidence import (
 )
 from stepscope.viewer.findings.memory.unused_saved import of_unused_saved
 from stepscope.viewer.memory.queries.graph_index import named_graph
-from stepscope.viewer.memory.queries.growth import freed_late, growth, leak_of
+from stepscope.viewer.memory.queries.growth import freed_late, growth, holders_of, leak_of
 from stepscope.viewer.memory.queries.leak_rows import GrowthRow
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.overview.rows import Finding, ProofLink, Severity
@@ -103,7 +104,7 @@ def _finding(trace: Trace, rows: Sequence[GrowthRow], rank: int | None, peak_byt
             "steps": steps,
             "first_step": row.steps[0],
             "last_step": row.steps[-1],
-            "holders": row.holders[:MOST_EXAMPLES],
+            "holders": holders_of(rows)[:MOST_EXAMPLES],
             "freed_by_collection": row.freed_by_collection,
             "buffers": buffers_table(rows, "buffer", "storages", "storage_bytes", "bytes_per_step"),
         },
@@ -144,12 +145,11 @@ def _freed_late(trace: Trace, row: GrowthRow, rank: int | None) -> Finding:
 
 def _title(trace: Trace, rows: Sequence[GrowthRow]) -> str:
     grows, buffers = format_bytes(_per_step(rows)), f"{_names(trace, rows)}{_made_at(rows)}"
-    holder = rows[0].holders[0] if rows[0].holders else None
-    if len(rows) > 1:
-        held = f" and are held by {holder_text(holder)}" if holder else ""
-        return f"Memory grows by {grows} per step: {buffers} stay alive after each step{held}"
-    held = f" and is held by {holder_text(holder)}" if holder else ""
-    return f"Memory grows by {grows} per step: {buffers} stays alive after each step{held}"
+    stay, are = ("stay", "are") if len(rows) > 1 else ("stays", "is")
+    holders = holders_of(rows)
+    cycle = "a reference cycle through " if rows[0].freed_by_collection else ""
+    held = f" and {are} held by {cycle}{holder_text(holders[0])}" if holders else ""
+    return f"Memory grows by {grows} per step: {buffers} {stay} alive after each step{held}"
 
 
 def _made_at(rows: Sequence[GrowthRow]) -> str:

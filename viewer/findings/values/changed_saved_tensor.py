@@ -1,11 +1,12 @@
 """A tensor that a forward pass saved for its backward pass had different values when the backward pass read it, so that
 the gradients are those of another computation. Autograd notices changes that PyTorch's operators make in place, but no
-changes through `.data`, NumPy, a kernel or another library. The two passes are paired by the tensors that the forward
-pass made and the backward pass read, or if there are none, if only one forward pass waited for the backward pass. The
-last values that the forward pass read or wrote are compared with those that the backward pass read before it wrote
-them: by digest if size and stride are the same, else by minimum, maximum and the numbers of zeros, NaN and infinities.
-Tensors of which a part was not read, and replays of CUDA graphs, are not compared. Tensors of a log that changed in the
-same step for the first time share a finding."""
+changes through `.data`, NumPy, a kernel or another library, and none of an input of which the compiled graph saved a
+view (https://github.com/pytorch/pytorch/issues/197887). The two passes are paired by the tensors that the forward pass
+made and the backward pass read, or if there are none, if only one forward pass waited for the backward pass. The last
+values that the forward pass read or wrote are compared with those that the backward pass read before it wrote them: by
+digest if size and stride are the same, else by minimum, maximum and the numbers of zeros, NaN and infinities. Tensors
+of which a part was not read, and replays of CUDA graphs, are not compared. Tensors of a log that changed in the same
+step for the first time share a finding."""
 
 from __future__ import annotations
 
@@ -98,4 +99,4 @@ def _finding(trace: Trace, changes: list[ChangedSaved]) -> Timed:
 def _by_other_code(trace: Trace, one: ChangedSaved) -> str:
     places = graph_places(trace, [one.forward, one.backward])
     between = f"between {places[one.forward].text} and {places[one.backward].text}"
-    return f"no recorded launch wrote it in between: other code changed it, as through .data or NumPy, {between}"
+    return f"no recorded launch wrote it in between: other code changed it in place {between}"

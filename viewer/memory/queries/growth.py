@@ -17,6 +17,7 @@ LEAST_STEPS, LEAST_FREED_LATE = 3, 6
 """Minimum number of successive steps that must leave the same buffer behind, and of those whose buffers were freed at
 the end."""
 _MOST_HOLDERS = 8
+_THROUGH_GRAPH = "the autograd graph of a tensor in "
 _MOST_ALIVE = 10_000
 """Maximum number of storages that are read from an incomplete log, latest steps first."""
 _LEFT = """
@@ -115,10 +116,21 @@ def growth(trace: Trace) -> list[GrowthRow] | None:
 
 
 def leak_of(row: GrowthRow) -> Hashable:
-    """Return a key that is equal for buffers of one leak: those with the same holders."""
-    if row.holders:
-        return row.log, tuple(sorted(row.holders)), row.freed_by_collection
-    return row.log, row.graph, row.function, row.buffer, row.kind
+    """Return a key that is equal for buffers of one leak: those with the same holders, some of which may hold a buffer
+    through an autograd graph. If a garbage collection freed them, it is the object that the first holder is a part of,
+    through which the reference cycle leads."""
+    if not row.holders:
+        return row.log, row.graph, row.function, row.buffer, row.kind
+    holders = sorted({holder.removeprefix(_THROUGH_GRAPH) for holder in row.holders})
+    if row.freed_by_collection:
+        return row.log, holders[0].rpartition(" of ")[2]
+    return row.log, tuple(holders), row.freed_by_collection
+
+
+def holders_of(rows: Sequence[GrowthRow]) -> list[str]:
+    """Return the holders of the buffers of one leak, each once, without the autograd graphs that others hold."""
+    found = dict.fromkeys(holder for row in rows for holder in row.holders)
+    return [one for one in found if not one.startswith(_THROUGH_GRAPH) or one.removeprefix(_THROUGH_GRAPH) not in found]
 
 
 def grown_storages(trace: Trace) -> list[tuple[GrowthRow, list[LeftBehindRow]]] | None:

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from stepscope.viewer.graphs.queries.program_names import name_in_program
 from stepscope.viewer.memory.queries.graph_index import label_of
-from stepscope.viewer.memory.queries.growth import grown_storages, leak_of
+from stepscope.viewer.memory.queries.growth import grown_storages, holders_of, leak_of
 from stepscope.viewer.memory.queries.leak_rows import GrowthRow, Leak, LeakedBuffer, LeakedStorage, LeftBehindRow
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -33,7 +33,7 @@ _LAUNCHES = """
 
 
 def leaks(trace: Trace) -> list[Leak]:
-    """Return the leaks, most bytes per step first. Buffers with the same holders are one leak."""
+    """Return the leaks, most bytes per step first. A leak may have several buffers."""
     groups: defaultdict[Hashable, list[tuple[GrowthRow, list[LeftBehindRow]]]] = defaultdict(list)
     for row, storages in grown_storages(trace) or ():
         groups[leak_of(row)].append((row, storages))
@@ -52,7 +52,7 @@ def _leak(trace: Trace, group: Sequence[tuple[GrowthRow, list[LeftBehindRow]]]) 
     return Leak(
         name=f"{first.graph}.{first.buffer}",
         log=first.log,
-        holders=first.holders,
+        holders=holders_of(rows),
         freed_by_collection=first.freed_by_collection,
         bytes_per_step=sum(row.bytes_per_step for row in rows),
         storage_bytes=sum(row.storage_bytes for row in rows),
