@@ -38,6 +38,14 @@ def test_infinities_come_from_no_logarithm_of_finite_numbers(opened: Open) -> No
     assert (operation(site, bad="-inf"), source_line(site, bad="-inf")) == ("log", lines[1])
 
 
+def test_infinities_come_from_no_root_of_finite_numbers(opened: Open) -> None:
+    code = "noisy = a.sqrt() * x", "snr = a / (1 - a)", "scaled = x * torch.rsqrt(a)"
+    site, lines = site_of_lines(opened, ["aten.sqrt", "aten.mul", "aten.div"], *code[:2])
+    assert (operation(site, bad="inf"), source_line(site, bad="inf")) == ("div", lines[1])
+    site, lines = site_of_lines(opened, ["aten.mul", "aten.rsqrt"], code[2])
+    assert (operation(site, bad="inf"), source_line(site, bad="inf")) == ("rsqrt", lines[0])
+
+
 def test_a_logarithm_and_not_a_variable_whose_name_contains_one(opened: Open) -> None:
     site, lines = site_of_lines(opened, ["aten._softmax", "aten.log"], "p = logits.softmax(-1)", "q = p.log()")
     assert (operation(site), source_line(site)) == ("log", lines[1])

@@ -26,6 +26,8 @@ RISKY = {
     "asin": ("asin",),
 }
 """Operators that can make NaN or infinities, and their forms in the source of models."""
+_BOUNDED = ("softmax", "sqrt", "acos", "asin")
+"""Risky operators that make no infinity of finite elements, although their gradients may be infinite."""
 _MATMULS = frozenset((
     "mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "mv", "addmv", "int_mm", "scaled_mm", "bias_addmm",
     "mm_plus_mm",
@@ -121,7 +123,7 @@ def source_line(site: SiteRow, *, bad: Bad = "nan", backward: bool = False) -> S
     names = [name for name in RISKY if name not in ("softmax", "exp", "pow")] if backward else [site.kernel]
 
     def weight(line: SourceLine) -> tuple[bool, bool, int]:
-        risks = _risks(line.code, names, bad)
+        risks = _risks(line.code, names, bad, backward=backward)
         return bad == "-inf" and "log" in risks, risks != ["div"] or "/" in line.code, len(risks)
 
     return max((stack[-1] for stack in site.stacks if stack), key=weight, default=None)
@@ -167,8 +169,10 @@ def _of_fused(site: SiteRow, line: SourceLine | None, bad: Bad, backward: bool) 
         written = set(_WORD.findall(code))
         forward = [name for name in RISKY if name in written] or (["div"] if "/" in code else [])
         names = forward or names
-    risky = _risks(code, names, bad) or [name for name in RISKY if any(name in one for one in names)]
-    if risky and not (bad != "nan" and risky == ["softmax"]):
+    risky = _risks(code, names, bad, backward=backward) or [
+        name for name in RISKY if any(name in one for one in names) and not _is_bounded(name, names, bad, backward)
+    ]
+    if risky:
         return next((name for name in names if risky[0] in name), risky[0])
     computed = _computed(names)
     return computed[-1] if computed else "a fused kernel"
@@ -194,17 +198,23 @@ def _calls(code: str) -> str:
     return _NAME.sub("", code.partition("#")[0])
 
 
-def _risks(code: str, names: Sequence[str], bad: Bad) -> list[str]:
+def _is_bounded(risk: str, names: Sequence[str], bad: Bad, backward: bool) -> bool:
+    """Return whether an operator among `names` cannot have made an infinity. The reciprocal of a root can."""
+    if bad == "nan" or risk not in _BOUNDED:
+        return False
+    return risk == "softmax" or not (backward or (risk == "sqrt" and any("rsqrt" in name for name in names)))
+
+
+def _risks(code: str, names: Sequence[str], bad: Bad, *, backward: bool) -> list[str]:
     """Return the risky operators among `names`, or in the name of a kernel, that the line of the model calls.
 
-    Softmax makes no infinities. Where there is a logarithm, it is the one that makes -inf, and never the one that makes
-    other infinities.
+    Where there is a logarithm, it is the one that makes -inf, and never the one that makes other infinities.
     """
     code = _calls(code)
     found = [
         risk
         for risk, signs in RISKY.items()
-        if not (bad != "nan" and risk == "softmax")
+        if not _is_bounded(risk, names, bad, backward)
         and any(risk in name for name in names)
         and any(sign in code for sign in signs)
     ]
