@@ -41,6 +41,18 @@ def _(x: Tensor) -> Tensor:
     return torch.empty_like(x)
 
 
+@torch.library.custom_op("known_program::weighted", mutates_args=())
+def weighted(x: Tensor, lies: bool) -> Tensor:
+    """Return another dtype than the fake kernel promises, if `lies`."""
+    weights = x.double().sigmoid()
+    return weights if lies else weights.float()
+
+
+@weighted.register_fake
+def _(x: Tensor, lies: bool) -> Tensor:
+    return torch.empty_like(x)
+
+
 _library: Any = torch.library
 LIBRARY = _library.Library("known_program", "FRAGMENT")
 
@@ -171,6 +183,17 @@ def uninitialised_read(is_sick: bool) -> None:
     multiplied(torch.randn(8, 8))
 
 
+def misread_dtype(is_sick: bool) -> None:
+    """Read the result of an operator that returns another dtype than it promises, if `is_sick`."""
+
+    @torch.compile
+    def root(x: Tensor) -> Tensor:
+        weights: Tensor = weighted(x, is_sick)
+        return torch.sqrt(weights) * x
+
+    root(torch.randn(16, 16))
+
+
 class Result:
     """Holds the output of a step."""
 
@@ -208,6 +231,7 @@ PROGRAMS: dict[str, Callable[[bool], None]] = {
         nan_constant,
         unwritten_result,
         uninitialised_read,
+        misread_dtype,
     )
 }
 

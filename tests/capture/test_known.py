@@ -100,6 +100,14 @@ def test_memory_that_nothing_writes_is_named_with_the_operator_that_was_to_write
     assert unwritten["source"]["code"] == "write(x, copy)"
 
 
+def test_a_tensor_that_a_kernel_reads_as_another_dtype_is_named_with_its_operator(sick: list[dict[str, Any]]) -> None:
+    misread = the_one(sick, "misread_dtype", "known_program.weighted (known_program.py:")
+    assert " returns float64, although its fake kernel promises float32: " in misread["title"]
+    assert misread["title"].endswith(" reads its bytes as float32")
+    assert misread["source"]["code"] == "weights: Tensor = weighted(x, is_sick)"
+    assert (misread["severity"], misread["evidence"]["size"]) == ("critical", [16, 16])
+
+
 def test_memory_that_a_reference_cycle_keeps_is_named_with_its_holder(sick: list[dict[str, Any]]) -> None:
     cycle = the_one(sick, "reference_cycle", "wait for the garbage collector: a reference cycle")
     assert set(cycle["evidence"]["holders"]) <= {"attribute output of Result"}  # a search in a busy machine is given up

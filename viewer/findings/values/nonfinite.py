@@ -4,20 +4,20 @@ back through graphs, backward passes and steps to an earlier tensor of the same 
 is none, the NaN came from outside of the recorded code. If an input was not read, or was only sampled, or if the launch
 writes an input of the graph whose earlier content was not read, the launch is where the NaN was first seen, and its
 origin is unknown; if the same log has an earlier NaN, a later one of this sort counts as its effect, and there is no
-finding if the launch reads memory that nothing wrote (uninitialised_read). An infinity that caused no NaN is reported
-only if all inputs that were read are finite; -inf, in addition, only if the launch has no masking operator (where,
-masked_fill, full, triu, ...) or its kernel does not contain -inf. A NaN or infinite constant that the source of a
-kernel with finite inputs computes with, or a division by the constant 0, is reported as the cause, as are labels that a
-loss ignores altogether. The finding is critical if the call of the graph leaves the value behind, and a warning
-otherwise, or if the infinity may be meant: that of a logarithm or a division, a constant, and -inf whose origin is
-unknown. It is information only if a NaN entered with an input, the launches that read it test for NaN (isnan,
-nan_to_num, nansum, ...), and no launch of the log wrote one. Launches of one log that compute the same operators of the
-same lines of the model share a finding. The backward of an operator that makes NaN in the steps in which the operator
-made it is a part of the operator's finding. The infinity of an operator whose backward makes NaN in the same steps is a
-part of the NaN's finding. Likewise, a NaN that entered after an infinity had left a graph in the same step is a part of
-the infinity's finding, which is then critical, and an overflow in a call in which another overflow becomes NaN is a
-part of that one's finding. Where values grew from step to step until they became NaN or infinite, the finding is of the
-kind exploding_values instead."""
+finding if the launch reads memory that nothing wrote (uninitialised_read) or another dtype than it has (misread_dtype).
+An infinity that caused no NaN is reported only if all inputs that were read are finite; -inf, in addition, only if the
+launch has no masking operator (where, masked_fill, full, triu, ...) or its kernel does not contain -inf. A NaN or
+infinite constant that the source of a kernel with finite inputs computes with, or a division by the constant 0, is
+reported as the cause, as are labels that a loss ignores altogether. The finding is critical if the call of the graph
+leaves the value behind, and a warning otherwise, or if the infinity may be meant: that of a logarithm or a division, a
+constant, and -inf whose origin is unknown. It is information only if a NaN entered with an input, the launches that
+read it test for NaN (isnan, nan_to_num, nansum, ...), and no launch of the log wrote one. Launches of one log that
+compute the same operators of the same lines of the model share a finding. The backward of an operator that makes NaN in
+the steps in which the operator made it is a part of the operator's finding. The infinity of an operator whose backward
+makes NaN in the same steps is a part of the NaN's finding. Likewise, a NaN that entered after an infinity had left a
+graph in the same step is a part of the infinity's finding, which is then critical, and an overflow in a call in which
+another overflow becomes NaN is a part of that one's finding. Where values grew from step to step until they became NaN
+or infinite, the finding is of the kind exploding_values instead."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from stepscope.viewer.findings.values.climbs import is_end_of_climb
 from stepscope.viewer.findings.values.nonfinite_chain import chain
 from stepscope.viewer.findings.values.operations import Bad, operation, operators, place, source_line
 from stepscope.viewer.findings.values.origins import Case, Hop, How, Origin, Tracer
+from stepscope.viewer.graphs.queries.misread_dtypes import misreading_sites
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.nonfinite import (
@@ -73,7 +74,7 @@ def _found(trace: Trace) -> tuple[list[Timed], dict[int, list[Finding]]]:
     ends: dict[int, list[Finding]] = {}
     if not has_values(trace):
         return found, ends
-    caused = growing_logs(trace)
+    caused, misreading = growing_logs(trace), misreading_sites(trace)
     tracer = Tracer(trace)
     cases = _Cases(tracer)
     cases.follow(nan_made(trace, _MOST_EVENTS), nan_came_in(trace, _MOST_EVENTS))
@@ -81,6 +82,7 @@ def _found(trace: Trace) -> tuple[list[Timed], dict[int, list[Finding]]]:
     cases.infinities(infinity_made(trace, _MOST_EVENTS))
     for log, of_log in cases.by_log().items():
         joined = _joined(tracer, [*filterfalse(_reads_unwritten, of_log)])
+        joined = [case for case in joined if not _sites(case) & misreading]
         own = [case for case in joined if log in caused or not is_end_of_climb(tracer, case)]
         found += [_finding(trace, tracer, case, len(own) - MOST_FINDINGS) for case in own[:MOST_FINDINGS]]
         last = [case for case in joined if not any(case is one for one in own)]
@@ -93,6 +95,12 @@ def _reads_unwritten(case: Case) -> bool:
     """Return whether the launch reads memory that nothing wrote, which has a finding of its own."""
     read = (one for one in case.hop.flow.arguments if one.role == "in")
     return case.how == "not known" and any(one.held == "uninitialised" for one in read)
+
+
+def _sites(case: Case) -> set[int]:
+    """Return the launch sites that made the NaN or the infinity, and the infinity that became NaN."""
+    first = case.grown_from.first if case.grown_from is not None else case.hop
+    return {case.hop.flow.site, first.flow.site}
 
 
 def _joined(tracer: Tracer, cases: Sequence[Case]) -> list[Case]:
