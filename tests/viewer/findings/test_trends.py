@@ -77,6 +77,20 @@ def test_growth_after_a_slow_rise_of_the_learning_rate(opened: Open, rates: list
     assert [line for line in finding.proof if "learning rate" in line] == said
 
 
+def test_growth_begins_with_the_jump_of_the_learning_rate_after_a_warm_up(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.logs.value_logs.CALL_NS", 3_000_000)  # the time of the three records of a step
+    program = Program().launch("extern_kernels.mm", ["primals_1", "primals_2"], ["buf0"], aten=["aten.mm"])
+    log = ValueLog(program, unix_ns=UNIX_NS + 4_500_000)  # so that a rate comes between two calls
+    rates = [1e-3, 2e-3, 3e-3, 4e-3, 40.0, 40.0, 40.0, 40.0]
+    for step, (rate, size) in enumerate(zip(rates, [1.0, 1.5, 2.1, 2.8, 3.4, 2e4, 5e9, 4e22], strict=True)):
+        log.call(program, step, primals_2_before=of_size(size))
+        log.log.record(LearningRate("SGD", rate, rates[step - 1] if step else None, "/src/train.py", 9))
+    (finding,) = [one for one in all_findings(opened(log.end())) if one.kind == "exploding_values"]
+    assert " from step 4 on, after the learning rate of SGD (train.py:9) had risen from 0.004 to 40" in finding.title
+
+
 def test_a_nan_of_another_cause_keeps_its_finding(opened: Open) -> None:
     """It appears before the growth ends, or is made from small numbers."""
     program = (

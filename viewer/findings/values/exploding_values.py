@@ -3,13 +3,15 @@ thousandfold in all, to more than 10,000 or until the tensor became NaN or infin
 suffice in each of which it grew at least a hundredfold. The NaN and infinities in which such growth ends belong to this
 finding, which is critical then: overflows from the last finite step on, what comes from them or from an earlier step,
 and what is made from numbers whose squares overflow. Of all tensors that grew like this, the finding names the one that
-began first, in the step in which it began; the others are its consequences or share its cause. A learning rate that is
-too high is the usual cause; the finding says if it had just risen, or has risen to four times the first one or more. It
-is left out if code outside of the graphs multiplies an input in place again and again (changed_outside). Of several
-lines that a launch computes, one that only has results within bounds, as those of tanh and sigmoid, is not named."""
+began first, in the step in which it began, or that of the largest rise of a learning rate if nearly all of the growth
+came after it; the others are its consequences or share its cause. A learning rate that is too high is the usual cause;
+the finding says if it had just risen, or has risen to four times the first one or more. It is left out if code outside
+of the graphs multiplies an input in place again and again (changed_outside). Of several lines that a launch computes,
+one that only has results within bounds, as those of tanh and sigmoid, is not named."""
 
 from __future__ import annotations
 
+import math
 import re
 
 from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, attributes, grouped, rule_of
@@ -28,6 +30,8 @@ from stepscope.viewer.values.queries.values import has_values
 SUMMARY = "Values grow from step to step"
 TITLE_IS_MEASURED = True
 
+_NEARLY_ALL = 0.9
+"""Share of the logarithm of the growth."""
 _BOUNDED = re.compile(r"\b(?:tanh|sigmoid|softmax|hardtanh|relu6|sin|cos|\w*norm\d?d?)\(")
 
 
@@ -52,9 +56,24 @@ def growing_line(site: SiteRow) -> SourceLine | None:
     return next((line for line in ranked if line is not None and not _BOUNDED.search(line.code)), likely)
 
 
+def _from_rise(subject: Subject, climb: Climb) -> Climb:
+    """Return the growth from the largest rise of a learning rate on, if nearly all of it came after the rise."""
+    rise = rise_at(subject, climb.first - 1, climb.last)
+    if rise is None:
+        return climb
+    for first in range(climb.first, climb.last):
+        later = climb._replace(first=first)
+        if math.log(later.growth) < _NEARLY_ALL * math.log(climb.growth):
+            break
+        if rise_at(subject, first, first + 1) == rise:
+            return later
+    return climb
+
+
 def _finding(trace: Trace, climbs: list[Climb], ends: list[Finding]) -> Timed:
-    climb = climbs[0]
-    course, subject = climb.course, Subject(trace, climb.course)
+    course, subject = climbs[0].course, Subject(trace, climbs[0].course)
+    climb = _from_rise(subject, climbs[0])
+    is_first = climb.first == climbs[0].first
     count = climb.last - climb.first
     factor, source = climb.growth ** (1 / count), growing_line(subject.site)
     fields = subject.fields(climb.first)
@@ -70,7 +89,7 @@ def _finding(trace: Trace, climbs: list[Climb], ends: list[Finding]) -> Timed:
         ),
         proof=[
             f"largest magnitude {numbers_text(course, climb.first, climb.last)}",
-            *others_text(len(climbs) - 1, "grew in the same way and began no earlier"),
+            *others_text(len(climbs) - 1, f"grew in the same way{' and began no earlier' * is_first}"),
             *([] if rise is not None else rate_text(subject, climb.first + 1)),
             *[f"Then this happens: {end.title}" for end in ends[:1]],
         ],
