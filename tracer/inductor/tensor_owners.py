@@ -6,7 +6,8 @@ recomputation).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from time import monotonic
 from typing import Any
@@ -50,15 +51,23 @@ def _saved_by(node: Any) -> Iterator[Any]:
             continue
 
 
-def only_one_holds(value: Any) -> bool:
-    """Return whether no other tensor shares the memory of `value`, and nothing in C++, like autograd, refers to it.
+def held_by_call(inputs: Sequence[Any]) -> list[bool]:
+    """Return for each input of a call whether nothing but the call and its callers in torch refers to it: no other
+    tensor shares its memory, nothing in C++ refers to it, like autograd, and no variable of the program.
 
-    References to the Python object are ignored. False if `value` is not a plain tensor, or torch has no such counts.
+    What calls generated code refers to all inputs alike, so an input with more references than another one has a holder
+    of its own, as an output of integers has that a forward pass returned and saved. False for what is not a plain
+    tensor, and if torch has no such counts.
     """
     import torch
 
-    if type(value) not in (torch.Tensor, torch.nn.Parameter):
-        return False
+    kinds = torch.Tensor, torch.nn.Parameter
+    references = [sys.getrefcount(value) if type(value) in kinds else None for value in inputs]
+    least = min((one for one in references if one is not None), default=None)
+    return [one is not None and one == least and _is_one(value) for value, one in zip(inputs, references, strict=True)]
+
+
+def _is_one(value: Any) -> bool:
     try:
         return _counts(value) == _of_one()
     except (RuntimeError, NotImplementedError, AttributeError):

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any, Protocol
 from weakref import ref
 
-from stepscope.tracer.inductor.tensor_owners import only_one_holds
+from stepscope.tracer.inductor.tensor_owners import held_by_call
 from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.lifetimes.holders import find_holders, overlapped
 from stepscope.tracer.runtime.lifetimes.mismatches import (
@@ -62,8 +62,8 @@ class CallLayouts:
         wanted = self._expected[function].inputs
         return {
             name: ref(value.untyped_storage())
-            for name, value in zip(place.names, values, strict=True)
-            if name in wanted and only_one_holds(value)
+            for name, value, is_held in zip(place.names, values, held_by_call(values), strict=True)
+            if is_held and name in wanted
         }
 
     def watch(self, function: int) -> LifetimeWatch | None:

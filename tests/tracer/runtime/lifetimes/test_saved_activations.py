@@ -110,3 +110,22 @@ def test_what_the_program_or_autograd_holds_is_theirs_to_free(tmp_path: Path) ->
             (h.sum() + y.sum()).backward()
 
     assert not record(tmp_path, run, lifetimes="assert")[LifetimeMismatch.KIND]
+
+
+@pytest.mark.parametrize("returns_first", [True, False])
+def test_integers_that_are_saved_and_returned_are_the_programs_to_free(tmp_path: Path, returns_first: bool) -> None:
+    """Autograd saves such an output as the very tensor that the program has."""
+    x = torch.ones(8, 8, requires_grad=True)
+
+    def masked(a: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        half = lengths // 2 + 1
+        y = (a @ a).tanh() * (torch.arange(8) < half[:, None])
+        return (half, y) if returns_first else (y, half)
+
+    def run() -> None:
+        compiled: Any = torch.compile(masked)
+        for _ in range(3):
+            outputs = compiled(x, torch.randint(8, (8,)))
+            next(one for one in outputs if one.requires_grad).sum().backward()
+
+    assert not record(tmp_path, run, lifetimes="assert")[LifetimeMismatch.KIND]
