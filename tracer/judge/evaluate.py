@@ -23,7 +23,7 @@ from stepscope.tracer.judge.in_order import in_order, is_loop
 from stepscope.tracer.judge.memory import NO_MEMORY, copied, is_out_of_memory
 from stepscope.tracer.judge.moves import Move, downward
 from stepscope.tracer.judge.record import members_of, node_of, nodes_in
-from stepscope.tracer.judge.stored import StoredValues, Value, written_nodes
+from stepscope.tracer.judge.stored import LOW, StoredValues, Value, written_nodes
 from stepscope.tracer.judge.targets import (
     CannotJudge,
     calls_with_what_shares,
@@ -42,6 +42,7 @@ NOT_IN_DOUBLE = ("op:aten.view.dtype", "op:prims.view_of_dtype")
 """Operators whose result depends on the bits of a dtype."""
 CONVERT = "op:prims.convert_element_type.default"
 """Operator whose implementation in Python takes as long as ten others."""
+WIDE = ("float32", "float64")
 VARIANCES = ("op:aten.var.", "op:aten.var_mean.")
 
 
@@ -67,7 +68,8 @@ class Mode:
     """Relative distance within which two numbers count as equal, whatever rounding makes of them; None to decide as the
     numbers are."""
     rounds_numbers: bool = False
-    """Whether numbers are rounded to the dtype of the tensors that they are compared with or chosen instead of."""
+    """Whether numbers are rounded to the dtype of the tensors that they are compared with or chosen instead of, and
+    tensors of one number to that of the result."""
 
 
 SAME = Mode()
@@ -138,7 +140,17 @@ class Run:
             return self._values[next(iter(step.needs.values()))]
         if step.kind == "mutation":
             return self._mutation(step)
-        return self._call(step.value.node, lambda name: self._values[step.needs[name]])
+        return self._call(step.value.node, lambda name: self._operand(step, name))
+
+    def _operand(self, step: Step, name: str) -> Any:
+        """Return an operand of a step; one without dimensions does not decide on the dtype of the result."""
+        value, nodes = self._values[step.needs[name]], self._stored.nodes
+        dtype = nodes[step.value.node].dtype
+        if not self._mode.rounds_numbers or dtype not in LOW or nodes[name].dtype not in WIDE or value.ndim:
+            return value
+        import torch
+
+        return value.to(getattr(torch, dtype)).to(value.dtype)
 
     def _leaf(self, value: Value) -> Any:
         return self._moved(self._in_mode(self._given(value)), self._mode.distance)

@@ -186,9 +186,17 @@ class Recomputation:
         return is_plain(tensor) and tensor.dtype == torch.bool and bool((tensor.view(torch.uint8) > 1).any())
 
     def _by_double(self, compiled: Any, eager: Any, value: Value) -> rule.Comparison:
-        double = self._target("double", DOUBLE, value)
+        found = self._by_double_that(False, compiled, eager, value)
+        if not found.broken:
+            return found
+        rounded = self._by_double_that(True, compiled, eager, value)  # generated code may do either
+        return found if rounded.broken else rounded
+
+    def _by_double_that(self, rounds: bool, compiled: Any, eager: Any, value: Value) -> rule.Comparison:
+        """Compare a buffer with float64 whose numbers are rounded or not."""
+        double = self._target("double rounded" if rounds else "double", replace(DOUBLE, rounds_numbers=rounds), value)
         moved, in_order = (
-            (lambda count: self._moved(value, count)),
+            (lambda count: self._moved(value, count, rounds)),
             (lambda: self._in_order(value, tuple(double.shape))),
         )
         return rule.compare(compiled, eager, double, moved, self._spacing, in_order)
@@ -225,10 +233,11 @@ class Recomputation:
             modes.append(Mode(double=True, in_order=True, rounds_numbers=rounds))
         return [self._target(f"once {number} {rounds}", mode, value) for number, mode in enumerate(modes[:count])]
 
-    def _moved(self, value: Value, count: int) -> list[Any]:
+    def _moved(self, value: Value, count: int, rounds: bool = False) -> list[Any]:
         if not self._spacing or self._is_exact:
             return []
-        return [self._target(f"moved {n}", self._mode(*one), value) for n, one in enumerate(MOVES[:count])]
+        name, modes = f"moved{' rounded' * rounds}", [self._mode(*one) for one in MOVES[:count]]
+        return [self._target(f"{name} {n}", replace(one, rounds_numbers=rounds), value) for n, one in enumerate(modes)]
 
     def _mode(self, move: Move, times: float) -> Mode:
         if self._rounding != "anywhere":

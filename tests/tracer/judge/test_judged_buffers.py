@@ -52,6 +52,20 @@ def centered(x: Tensor, weight: Tensor) -> Tensor:
     return large @ weight - large.mean(-1, keepdim=True)
 
 
+def similarities(first: Tensor, second: Tensor, temperature: Tensor) -> Tensor:
+    """Scale by a number in float32, which generated code rounds to the dtype of the product and eager code does not."""
+    return ((first @ second) * temperature.exp().clamp(max=100)).topk(8, dim=1).values
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_number_that_is_rounded_to_the_dtype_of_the_other_operand(dtype: torch.dtype, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    inputs = (0.2 * torch.randn(32, 16)).to(dtype), (0.2 * torch.randn(16, 32)).to(dtype), torch.tensor(2.0)
+    found = judged(similarities, *inputs, folder=tmp_path)
+    assert not found.buffers
+    assert (found.judged, found.launches) == (3, 3)
+
+
 def test_what_an_operator_returns_that_changes_an_argument_too(tmp_path: Path) -> None:
     """Its result is an item of what it returns, or since torch 2.15 the buffer of the operator itself."""
 
