@@ -66,6 +66,11 @@ def _of_values(source: str, values: Sequence[str]) -> str | None:
     if all(_QUOTED.match(value) for value in values):
         return f"{source} is a string, and each string needs a graph of its own: pass only a few different ones."
     if all(_INTEGER.match(value) for value in values):
+        if ".size()[" in source:
+            return (
+                f"{source} is computed from a size, and the compiled code needs the number itself, so that each value"
+                " needs a graph of its own: inputs that are padded to a few sizes need only a few."
+            )
         if "." in source:
             return (
                 f"{source} is an integer attribute of a module: torch._dynamo.config.allow_unspec_int_on_nn_module = "
