@@ -14,7 +14,12 @@ from stepscope.viewer.compiles.queries.guard_text import failed_guards
         ("x.size()[1]", ["4", "8"], "tensor 'x' size mismatch at index 1", "mark_dynamic(x, 1)"),
         ("x.stride()[0]", ["4", "8"], "tensor 'x' stride mismatch at index 0", ".contiguous()"),
         ("self.step", ["0", "1"], "self.step == 1", "allow_unspec_int_on_nn_module"),
-        ("(x.size()[2] - 1) // 2", ["77", "62"], "(x.size()[2] - 1) // 2 == 77", "padded to a few sizes need only a few"),
+        (
+            "(x.size()[2] - 1) // 2",
+            ["77", "62"],
+            "(x.size()[2] - 1) // 2 == 77",
+            "padded to a few sizes need only a few",
+        ),
         ("n", ["0", "1", "7", "8"], "n == 7", "dynamic=True"),
         ("n", ["7", "8", "9"], "n == 8", "Each value of n needs a graph"),
         ("scale", ["0.5", "1.5"], "scale == 0.5", "a tensor needs no guard"),
