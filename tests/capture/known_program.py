@@ -149,6 +149,19 @@ def other_recomputation(is_sick: bool) -> None:
         torch.autograd.backward(x.square().mean())
 
 
+def drawn_again(is_sick: bool) -> None:
+    """The partitioner recomputes random numbers, or saves what they follow from, as it does by default."""
+    layer = torch.nn.Linear(32, 32)
+
+    @torch.compile
+    def noisy(x: Tensor) -> Tensor:
+        return torch.nn.functional.dropout(torch.relu(layer(x)))
+
+    with torch._functorch.config.patch(activation_memory_budget=0.0 if is_sick else 1.0):
+        for _ in range(4):
+            torch.autograd.backward(noisy(torch.randn(16, 32)).sum())
+
+
 def nan_constant(is_sick: bool) -> None:
     @torch.compile
     def marked(x: Tensor) -> Tensor:
@@ -228,6 +241,7 @@ PROGRAMS: dict[str, Callable[[bool], None]] = {
         changed_saved_tensor,
         changed_factor,
         other_recomputation,
+        drawn_again,
         nan_constant,
         unwritten_result,
         uninitialised_read,

@@ -75,6 +75,10 @@ def test_activations_that_are_recomputed_with_other_values_are_named(sick: list[
     assert other["severity"] == "critical"
     assert "dropout" in other["title"]
     assert other["evidence"]["calls"] == 4
+    again = the_one(sick, "other_recomputation", "The backward pass of noisy (known_program.py:")
+    assert " draws new random numbers (known_program.py:" in again["title"]
+    assert again["source"]["code"] == "return torch.nn.functional.dropout(torch.relu(layer(x)))"
+    assert (again["severity"], again["evidence"]["calls"]) == ("critical", 4)
 
 
 def test_a_nan_that_the_code_of_a_kernel_contains_is_told_as_such(sick: list[dict[str, Any]]) -> None:

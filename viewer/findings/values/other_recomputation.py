@@ -4,12 +4,14 @@ step that share the most inputs; if several do, none is compared. An activation 
 statistics differ: those of floating-point tensors by more than a thousandth. Inputs that the call changes, such as
 running means, do not count. The finding names the tensor at which the two calls first differ. Random numbers that are
 not restored, a changed input, and state that the first call changed are usual causes. There is one finding per line of
-the model, or per graph if the line is unknown."""
+the model, or per graph if the line is unknown. A compile whose backward graph draws random numbers that its forward
+graph has drawn already, as its partitioner may decide, is told from its graphs, without values."""
 
 from __future__ import annotations
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, open_launch, program_name, rule_of
 from stepscope.viewer.findings.values.describe import describe
+from stepscope.viewer.findings.values.drawn_again import of_drawn_again
 from stepscope.viewer.findings.values.operations import fused, operators, place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.graphs.rows import SiteRow
@@ -27,10 +29,13 @@ _RANDOM = ("rand", "dropout", "bernoulli", "normal", "seed", "multinomial")
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per log and line of the model, at the first call that ran again and differs."""
-    trace = evidence.trace
-    if not has_values(trace):
-        return []
+    """Return one finding per log and line of the model, at the first call that ran again and differs, and one per
+    compile that draws random numbers anew."""
+    again = [*of_drawn_again(evidence, rule_of(__doc__))]
+    return [*again, *(_of_calls(evidence.trace) if has_values(evidence.trace) else ())]
+
+
+def _of_calls(trace: Trace) -> list[Timed]:
     others = other_activations(trace)
     lines = {one.site: source_line(one) for one in site_rows(trace, sorted({one.kept.now.site for one in others}))}
     groups = grouped(others, lambda one: (one.log, lines[one.kept.now.site] or one.graph))

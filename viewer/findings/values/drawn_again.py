@@ -1,0 +1,46 @@
+"""Builds the findings about backward graphs that draw random numbers of their forward graph anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stepscope.viewer.compiles.queries.drawn_twice import DrawnTwice, drawn_twice
+from stepscope.viewer.findings.evidence import Evidence, Timed, as_subject, attributes, compile_page
+from stepscope.viewer.findings.values.operations import place
+from stepscope.viewer.overview.rows import Finding, ProofLink
+from stepscope.viewer.text.formats import plural
+
+_ISSUE = "https://github.com/pytorch/pytorch/issues/190758"
+
+
+def of_drawn_again(evidence: Evidence, rule: str) -> Iterator[Timed]:
+    """Yield one finding for each compile."""
+    for one in drawn_twice(evidence.trace):
+        yield one.time_unix_ns, _finding(evidence, one, rule)
+
+
+def _finding(evidence: Evidence, one: DrawnTwice, rule: str) -> Finding:
+    source = one.sources[0] if one.sources else None
+    others = f" and at {plural(len(one.sources) - 1, 'other line')}" if len(one.sources) > 1 else ""
+    calls = f"; the backward graph ran in {plural(one.calls, 'call')}" if one.calls else ""
+    name = as_subject(one.frame or f"compile {one.compile_id}")
+    page = compile_page(one.log, one.compile_id)
+    return Finding(
+        kind="other_recomputation",
+        severity="critical",
+        title=f"The backward pass of {name} draws new random numbers{place(source)}{others} in place of those of the"
+        " forward pass, so that its gradients are those of another computation",
+        proof=[
+            f"The graphs of both passes have {', '.join(one.names)}, which the partitioner recomputes instead of saving"
+            f" it{calls}.",
+            "With torch._functorch.config.activation_memory_budget below 1 the partitioner also recomputes random"
+            f" numbers ({_ISSUE}): set it to 1, or train without dropout.",
+        ],
+        links=[ProofLink(f"open compile {one.compile_id}", page)],
+        rule=rule,
+        evidence={"nodes": one.names, "compile_id": one.compile_id, "calls": one.calls},
+        page=page,
+        rank=evidence.rank_of(one.log),
+        source=source,
+        **attributes(one, "step", "log", "graph"),
+    )
