@@ -170,6 +170,19 @@ def nan_constant(is_sick: bool) -> None:
     marked(torch.randn(4, 5))
 
 
+def unwritten_elements(is_sick: bool) -> None:
+    """Write all rows of a tensor but the last one, if `is_sick`."""
+
+    @torch.compile
+    def sums(x: Tensor) -> Tensor:
+        total = torch.empty_like(x)
+        for row in range(len(x) - is_sick):
+            total[row] = x[: row + 1].sum(0)
+        return total * 2
+
+    sums(torch.randn(4, 5))
+
+
 def unwritten_result(is_sick: bool) -> None:
     """Fill a tensor with an operator whose schema does not say that it changes its argument, if `is_sick`."""
     write = torch.ops.known_program.secretly_filled if is_sick else torch.ops.known_program.filled
@@ -243,6 +256,7 @@ PROGRAMS: dict[str, Callable[[bool], None]] = {
         other_recomputation,
         drawn_again,
         nan_constant,
+        unwritten_elements,
         unwritten_result,
         uninitialised_read,
         misread_dtype,

@@ -86,6 +86,12 @@ def test_a_nan_that_the_code_of_a_kernel_contains_is_told_as_such(sick: list[dic
     assert "float(" in constant["source"]["code"]
 
 
+def test_elements_that_nothing_wrote_are_told_with_the_line_that_allocates_them(sick: list[dict[str, Any]]) -> None:
+    unwritten = the_one(sick, "nonfinite", "NaN comes from elements of empty_like (known_program.py:")
+    assert " that nothing wrote, in mul (known_program.py:" in unwritten["title"]
+    assert unwritten["source"]["code"] == "total = torch.empty_like(x)"
+
+
 def test_a_result_that_nothing_writes_is_named_with_the_operator_that_was_to_write_it(
     sick: list[dict[str, Any]],
 ) -> None:

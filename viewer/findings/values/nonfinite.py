@@ -8,16 +8,17 @@ finding if the launch reads memory that nothing wrote (uninitialised_read) or an
 An infinity that caused no NaN is reported only if all inputs that were read are finite; -inf, in addition, only if the
 launch has no masking operator (where, masked_fill, full, triu, ...) or its kernel does not contain -inf. A NaN or
 infinite constant that the source of a kernel with finite inputs computes with, or a division by the constant 0, is
-reported as the cause, as are labels that a loss ignores altogether. The finding is critical if the call of the graph
-leaves the value behind, and a warning otherwise, or if the infinity may be meant: that of a logarithm or a division, a
-constant, and -inf whose origin is unknown. It is information only if a NaN entered with an input, the launches that
-read it test for NaN (isnan, nan_to_num, nansum, ...), and no launch of the log wrote one. Launches of one log that
-compute the same operators of the same lines of the model share a finding. The backward of an operator that makes NaN in
-the steps in which the operator made it is a part of the operator's finding. The infinity of an operator whose backward
-makes NaN in the same steps is a part of the NaN's finding. Likewise, a NaN that entered after an infinity had left a
-graph in the same step is a part of the infinity's finding, which is then critical, and an overflow in a call in which
-another overflow becomes NaN is a part of that one's finding. Where values grew from step to step until they became NaN
-or infinite, the finding is of the kind exploding_values instead."""
+reported as the cause, as are memory that nothing wrote, for which such code has NaN, and labels that a loss ignores
+altogether. The finding is critical if the call of the graph leaves the value behind, and a warning otherwise, or if the
+infinity may be meant: that of a logarithm or a division, a constant, and -inf whose origin is unknown. It is
+information only if a NaN entered with an input, the launches that read it test for NaN (isnan, nan_to_num, nansum,
+...), and no launch of the log wrote one. Launches of one log that compute the same operators of the same lines of the
+model share a finding. The backward of an operator that makes NaN in the steps in which the operator made it is a part
+of the operator's finding. The infinity of an operator whose backward makes NaN in the same steps is a part of the NaN's
+finding. Likewise, a NaN that entered after an infinity had left a graph in the same step is a part of the infinity's
+finding, which is then critical, and an overflow in a call in which another overflow becomes NaN is a part of that one's
+finding. Where values grew from step to step until they became NaN or infinite, the finding is of the kind
+exploding_values instead."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from stepscope.viewer.findings.evidence import open_buffer, program_name
 from stepscope.viewer.findings.values import describe as text
 from stepscope.viewer.findings.values.operations import (
     Bad,
+    makes_no_nan,
     operation,
     operators,
     overflows,
@@ -18,6 +19,7 @@ from stepscope.viewer.findings.values.operations import (
     source_line,
 )
 from stepscope.viewer.findings.values.origins import (
+    NAN_CONSTANT,
     Case,
     Hop,
     Origin,
@@ -28,12 +30,14 @@ from stepscope.viewer.findings.values.origins import (
 )
 from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row
 from stepscope.viewer.graphs.queries.program_names import program_names
+from stepscope.viewer.graphs.queries.unwritten_results import allocations
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import ProofLink
 from stepscope.viewer.text.formats import steps_text
 from stepscope.viewer.values.queries.values import LIMITS
 
 _MOST_READ = 2
+_UNWRITTEN = "Generated code has NaN for memory that nothing wrote; eager code reads what the memory happens to hold."
 _MASKS = ("masked_fill", "where")
 """Operators that programs mask with."""
 
@@ -75,6 +79,9 @@ class Told:
             return f"{words} is produced by {op}{at} in {steps}: {mask} {where}"
         if (labels := self._ignored_labels(hop)) is not None:
             return f"{words} is produced by nll_loss{at} in {steps}: {labels}, so that no loss is left to average"
+        if (empty := self._unwritten(hop)) is not None:
+            name, line = empty
+            return f"{words} comes from elements of {name}{place(line)} that nothing wrote, in {op}{at} in {steps}"
         if (constant := self.tracer.constant(hop)) is not None:
             return f"{words} {'come' if is_both else 'comes'} from {constant} in the kernel of {op}{at} in {steps}"
         return f"{words} {are} produced by {op}{at} in {steps}"
@@ -93,7 +100,8 @@ class Told:
             [f"This entered later in the step: {text.describe(self._label(back.hop), back.hop.row)}"] if back else []
         )
         forward = [self._wrote(self.case.forward)] if self.case.forward else []
-        return [*forward, *inputs, self._wrote(hop), *self._kept(hop), *came_back]
+        empty = [_UNWRITTEN] if self._unwritten(hop) is not None else []
+        return [*forward, *inputs, self._wrote(hop), *empty, *self._kept(hop), *came_back]
 
     def _overflows(self) -> list[str]:
         places = dict.fromkeys(f"{self._name(hop)}{self._at(hop)}" for hop in self.case.overflows)
@@ -108,6 +116,13 @@ class Told:
         ]
 
     def source(self, hop: Hop) -> SourceLine | None:
+        """Return the line of the model that most likely made what the case is about."""
+        empty = self._unwritten(hop) if hop is self.case.hop else None
+        if empty is not None and empty[1] is not None:
+            return empty[1]
+        return self._line(hop)
+
+    def _line(self, hop: Hop) -> SourceLine | None:
         """Return the line of the model of a launch that most likely made what the case is about."""
         site = self.tracer.site(hop.flow.site)
         return source_line(site, bad=self._bad(hop), backward=self._is_backward(hop))
@@ -166,6 +181,15 @@ class Told:
                     return f"all labels in {self._namer(hop)(text.label(one))} are {text.number(row.min)}"
         return None
 
+    def _unwritten(self, hop: Hop) -> tuple[str, SourceLine | None] | None:
+        """Return the only operator, such as ``empty_like``, that allocates memory without writing it, and its line, if
+        the kernel has a NaN constant for what nothing wrote, and nothing else makes NaN."""
+        site = self.tracer.site(hop.flow.site)
+        if not makes_no_nan(site) or self.tracer.constant(hop) != NAN_CONSTANT:
+            return None
+        found = allocations(self.tracer.trace, site.graph)
+        return found[0] if len(found) == 1 else None
+
     def _before(self) -> str:
         """Return the infinity that a launch whose inputs were not all read had among them."""
         if self.case.grown_from is None:
@@ -207,7 +231,7 @@ class Told:
 
     def _at(self, hop: Hop) -> str:
         """Return the line of the model that a launch computes, or its kernel if the line is unknown."""
-        site, line = self.tracer.site(hop.flow.site), place(self.source(hop))
+        site, line = self.tracer.site(hop.flow.site), place(self._line(hop))
         return line or (f" ({site.kernel})" if site.kernel != self._name(hop) else "")
 
     def _bad(self, hop: Hop) -> Bad:

@@ -51,6 +51,12 @@ _GROWING = frozenset((
     "layer_norm", "matmul", "mean", "mul", "norm", "pow", "prod", "scaled_dot_product_attention", "sinh", "square",
     "sub", "sum",
 ))  # fmt: skip
+_NEVER_NAN = _LAYOUT | frozenset((
+    "abs", "add", "clamp", "clamp_max", "clamp_min", "conversion of the dtype", "copy_", "index", "index_put", "lerp",
+    "maximum", "mean", "minimum", "mul", "neg", "relu", "rsub", "scatter", "select_scatter", "sigmoid",
+    "slice_scatter", "sub", "sum", "tanh",
+))  # fmt: skip
+"""Operators that make no NaN of finite elements, unless these are close to the largest."""
 _BACKWARD = "the backward of "
 _AOTI = re.compile(r"aoti_torch_(?:cpu_|cuda_|xpu_)?_?(\w+?)(?:_out)?")
 _DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
@@ -80,6 +86,12 @@ def operation(site: SiteRow, *, bad: Bad = "nan", backward: bool = False) -> str
     else:
         name = _plain(_bare(site.operator or site.kernel))
     return f"{_BACKWARD}{name}" if backward else name
+
+
+def makes_no_nan(site: SiteRow) -> bool:
+    """Return whether the operators of a launch are known and make no NaN of finite elements of usual size."""
+    names = {_plain(name.rpartition(".")[2]) for name in operators(site)}
+    return bool(names) and names <= _NEVER_NAN
 
 
 def overflows(operation: str) -> bool:

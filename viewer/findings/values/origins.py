@@ -33,6 +33,7 @@ _CONSTANT = re.compile(
 )
 """Constants in the source of kernels that may cause NaN or infinities; initial values of reductions and of padding are
 none."""
+NAN_CONSTANT = "a NaN constant"
 _SPREADS = ("std", "var")
 _CHECKS_FOR_NAN = re.compile(
     r"(?:^|[._:/])(?:xlogy|xlog1py|angle|sgn|\w*quantile|\w*nanm\w+|\w*nll_loss\w*|renorm|igammac?|\w*cdist\w*)(?:$|[._\d])"
@@ -223,7 +224,7 @@ class Tracer:
         source = self._kernel_source(site) or ""
         signs = {_sign(found) for found in _CONSTANT.finditer(source) if _is_computed_with(source, found)}
         if is_nan(hop.row) and "nan" in signs and not any(_CHECKS_FOR_NAN.search(name) for name in operators(site)):
-            return "a NaN constant"
+            return NAN_CONSTANT
         if "0" in signs:
             spread = next((name for name in _SPREADS if any(name in one for one in operators(site))), None)
             division = "a division by the constant 0"

@@ -42,6 +42,7 @@ _PARTS = """
 _OWN_OPERATOR = re.compile(r"\btorch\.ops\.((?!aten\.|prims\.|prim\.|higher_order\.)\w+\.\w+)")
 _WRITES = re.compile(r"torch\.ops\.(?!aten\.|prims\.|prim\.|higher_order\.)\w+\.|.*triton_kernel|.*\w_$")
 """Calls that may write into a tensor that they are given."""
+_EMPTY = re.compile(r"\btorch\.(empty(?:_like|_strided|_permuted)?)\(|\.(new_empty(?:_strided)?)\(")
 _VIEWS = re.compile(
     "contiguous|detach|expand|flatten|movedim|narrow|permute|reshape|select|squeeze|t|transpose|unflatten|unsqueeze"
     "|view|view_as"
@@ -105,6 +106,24 @@ def left_out(trace: Trace, graph: int) -> tuple[str, SourceLine | None] | None:
         elif called is not None and f"torch.ops.{called[1]}" not in code:
             return called[1], source
     return None
+
+
+def allocations(trace: Trace, graph: int) -> list[tuple[str, SourceLine | None]]:
+    """Return the operators by which the program of a graph allocates memory without writing it, such as
+    ``empty_like``, and their lines; none if the program has a NaN constant of its own."""
+    record = sql.number(trace, _DYNAMO, [graph])
+    if record is None or sql.number(trace, _PARTS, [graph, record]) != 1:
+        return []
+    text = trace.payload(record).decode("utf-8", "replace")
+    found: dict[tuple[str, SourceLine | None], None] = {}
+    source = None
+    for line in () if re.search(r"\bnan\b", text) else text.splitlines():
+        at, called = _LINE.match(line), _EMPTY.search(line)
+        if at is not None:
+            source = SourceLine(at[1], int(at[2]), at[3], at[4])
+        elif called is not None:
+            found[called[1] or called[2], source] = None
+    return list(found)
 
 
 def _is_used(code: str, buffer: str) -> bool:
