@@ -196,6 +196,18 @@ def unwritten_result(is_sick: bool) -> None:
     filled(torch.randn(4, 5))
 
 
+def left_out_operator(is_sick: bool) -> None:
+    """Write into an input by such an operator, so that nothing in the graph depends on it."""
+    write = torch.ops.known_program.secretly_filled if is_sick else torch.ops.known_program.filled
+
+    @torch.compile
+    def cached(x: Tensor, cache: Tensor) -> Tensor:
+        write(x, cache)
+        return cache.sum(0) + 1
+
+    cached(torch.randn(4, 5), torch.zeros(4, 5))
+
+
 def uninitialised_read(is_sick: bool) -> None:
     """Multiply the tensor of such an operator, in a product that may make NaN of what the memory holds."""
     write = torch.ops.known_program.secretly_filled if is_sick else torch.ops.known_program.filled
@@ -258,6 +270,7 @@ PROGRAMS: dict[str, Callable[[bool], None]] = {
         nan_constant,
         unwritten_elements,
         unwritten_result,
+        left_out_operator,
         uninitialised_read,
         misread_dtype,
     )

@@ -101,6 +101,13 @@ def test_a_result_that_nothing_writes_is_named_with_the_operator_that_was_to_wri
     assert unwritten["severity"] == "critical"
 
 
+def test_an_operator_that_the_compiler_left_out_is_named(sick: list[dict[str, Any]]) -> None:
+    left_out = the_one(sick, "left_out_operator", "known_program.secretly_filled (known_program.py:")
+    assert left_out["source"]["code"] == "write(x, cache)"
+    assert left_out["severity"] == "warning"
+    assert left_out["proof"][0].startswith("1 call of graph ")
+
+
 def test_memory_that_nothing_writes_is_named_with_the_operator_that_was_to_write_it(
     sick: list[dict[str, Any]],
 ) -> None:

@@ -17,7 +17,7 @@ _OF_RECORDERS = (
     "values.nonfinite", "values.uninitialised_read", "values.storage_overlap", "values.changed_without_writer",
     "values.red_zone_write",
     "values.nondeterministic", "values.changed_saved_tensor", "values.other_recomputation", "values.hidden_alias",
-    "values.unwritten_result", "values.misread_dtype",
+    "values.unwritten_result", "values.left_out_operator", "values.misread_dtype",
     "values.exploding_values", "values.parameter_jump", "values.lost_update", "values.dead_activation",
     "values.kept_gradients", "values.missing_gradients", "values.vanished_rate", "values.changed_outside",
     "values.frozen_weight",
