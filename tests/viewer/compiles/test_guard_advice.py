@@ -65,6 +65,11 @@ def test_what_is_not_known_has_no_advice() -> None:
             "True",
         ),
         ("tensor 'x' requires_grad mismatch. expected requires_grad=0", "requires_grad of x", "False"),
+        (
+            "len(G['__import___main__'].acts['a']) == 3",
+            "len(acts['a'])",
+            "3",
+        ),
     ],
 )
 def test_variables_of_guards_have_their_names_in_the_program(guard: str, source: str, expected: str) -> None:

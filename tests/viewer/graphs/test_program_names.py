@@ -156,6 +156,8 @@ def test_a_graph_that_runs_as_dynamo_made_it_has_its_names(opened: Open) -> None
         ("L['kwargs']['input_ids']", "kwargs['input_ids']"),
         ("L['self']._modules['norm']._buffers['running_mean']", "self.norm.running_mean"),
         ("G['scale']", "scale"),
+        ("G['__import___main__'].keep['a'][0]", "keep['a'][0]"),
+        ("G['__import_pack_dot_data'].mean", "pack.data.mean"),
         ("L['x'].size()[1]", "x.size(1)"),
         ("L['___stack0']", "stack value 0 of the graph break"),
     ],

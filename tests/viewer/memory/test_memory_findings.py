@@ -309,6 +309,14 @@ def test_what_a_tensor_holds_through_its_autograd_graph_is_one_leak_with_it(open
     assert finding.evidence["holders"] == [keep]
 
 
+def test_elements_of_one_variable_hold_one_leak(opened: Open) -> None:
+    held = [[f"list of 8 in acts['{name}'] of __main__ (dict of 2)"] for name in "ab"]
+    (finding,) = found(opened(leaking(held)), "growth")
+    assert finding.title.endswith("stay alive after each step and are held by acts of __main__ (dict of 2)")
+    (finding,) = found(opened(leaking(held[:1])), "growth")
+    assert finding.title.endswith("is held by a list of 8 in acts['a'] of __main__ (dict of 2)")
+
+
 def test_buffers_that_cycles_through_one_object_hold_are_one_leak(opened: Open) -> None:
     held = [["attribute out of Holder"], ["list of 1 in attribute cache of Holder"], ["attribute out of Other"]]
     first, second = found(opened(leaking(held, freed=True)), "growth")

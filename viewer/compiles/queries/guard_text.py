@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from stepscope.viewer.graphs.queries.program_names import in_modules
+
 _FAILED = re.compile(r"^((?:r\d+:)?!?[\d/]+): (.*)$")
 _MISMATCH = re.compile(r"^tensor '(.+?)' (size|stride) mismatch at index (\d+)\. expected (\S+), actual (\S+?)\.?$")
 _GRADIENT = re.compile(r"^tensor '(.+?)' requires_grad mismatch\. expected requires_grad=(0|1)\b")
@@ -59,7 +61,8 @@ def failed_guards(text: str) -> list[FailedGuard]:
 def same_source(symbol_source: str) -> str:
     """Return a source as the program names it: ``x.size()[0]`` for ``L['x'].size()[0]``, ``self.head.bias`` for
     ``L['self']._modules['head']._parameters['bias']``."""
-    return _KEYS.sub(r"list(\1)", _MEMBER.sub(r".\1", _VARIABLE.sub(r"\1", symbol_source)))
+    plain = in_modules(_VARIABLE.sub(r"\1", symbol_source))
+    return _KEYS.sub(r"list(\1)", _MEMBER.sub(r".\1", plain))
 
 
 def _guard(against: str | None, text: str) -> FailedGuard:

@@ -52,6 +52,7 @@ _PLACE_OF_SIZE = re.compile(r"\.(size|stride)\(\)\[(\d+)\]")
 _OWN = ("call", "partition_")
 """Prefixes of wrapper functions in which a name stands for the graph's own buffer."""
 _WRAPPED = re.compile(r"(?<![\w.])fn(?=\.)")
+_MODULE = re.compile(r"\b__import_(\w+)\.")
 _STACK = re.compile(r"___stack(\d+)")
 _UNNAMEABLE = re.compile(r"[^a-zA-Z0-9]+")
 _PLAIN = re.compile(r"L_([a-zA-Z0-9]+)_$")
@@ -261,8 +262,14 @@ def _kind(source: str, tensor: Mapping[str, Any] | None) -> InputKind | None:
 
 def program_expression(source: str) -> str:
     """Return Dynamo's expression for a value as the program would write it: ``self.layers.3.weight``."""
-    plain = _MEMBER.sub(r".\1", _SCOPE.sub(r"\1", source))
+    plain = _MEMBER.sub(r".\1", in_modules(_SCOPE.sub(r"\1", source)))
     return _STACK.sub(r"stack value \1 of the graph break", _PLACE_OF_SIZE.sub(r".\1(\2)", plain))
+
+
+def in_modules(expression: str) -> str:
+    """Return an expression with the names of modules in place of those that Dynamo gives to modules whose variables
+    compiled code reads: ``pack.data.mean`` for ``__import_pack_dot_data.mean``, ``keep`` for that of the program."""
+    return _MODULE.sub(lambda found: f"{found[1].replace('_dot_', '.')}.".removeprefix("__main__."), expression)
 
 
 def in_wrapped_module(file: str | None, expression: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
@@ -17,6 +18,7 @@ LEAST_STEPS, LEAST_FREED_LATE = 3, 6
 """Minimum number of successive steps that must leave the same buffer behind, and of those whose buffers were freed at
 the end."""
 _MOST_HOLDERS = 8
+_ELEMENT = re.compile(r"(?:^|\bin )((?:attribute |(?:closure|local) variable )?[A-Za-z_][\w.]*)\[.*\]( of .*)$")
 _THROUGH_GRAPH = "the autograd graph of a tensor in "
 _MOST_ALIVE = 10_000
 """Maximum number of storages that are read from an incomplete log, latest steps first."""
@@ -116,21 +118,32 @@ def growth(trace: Trace) -> list[GrowthRow] | None:
 
 
 def leak_of(row: GrowthRow) -> Hashable:
-    """Return a key that is equal for buffers of one leak: those with the same holders, some of which may hold a buffer
-    through an autograd graph. If a garbage collection freed them, it is the object that the first holder is a part of,
-    through which the reference cycle leads."""
+    """Return a key that is equal for buffers of one leak: those that the same variables hold, some of which may hold a
+    buffer through an autograd graph. If a garbage collection freed them, it is the object that the first holder is a
+    part of, through which the reference cycle leads."""
     if not row.holders:
         return row.log, row.graph, row.function, row.buffer, row.kind
-    holders = sorted({holder.removeprefix(_THROUGH_GRAPH) for holder in row.holders})
+    variables = sorted({_variable(holder.removeprefix(_THROUGH_GRAPH)) for holder in row.holders})
     if row.freed_by_collection:
-        return row.log, holders[0].rpartition(" of ")[2]
-    return row.log, tuple(holders), row.freed_by_collection
+        return row.log, variables[0].rpartition(" of ")[2]
+    return row.log, tuple(variables), row.freed_by_collection
 
 
 def holders_of(rows: Sequence[GrowthRow]) -> list[str]:
-    """Return the holders of the buffers of one leak, each once, without the autograd graphs that others hold."""
+    """Return the holders of the buffers of one leak, each once, without the autograd graphs that others hold; a
+    variable alone for several of its elements."""
     found = dict.fromkeys(holder for row in rows for holder in row.holders)
-    return [one for one in found if not one.startswith(_THROUGH_GRAPH) or one.removeprefix(_THROUGH_GRAPH) not in found]
+    direct = [
+        one for one in found if not one.startswith(_THROUGH_GRAPH) or one.removeprefix(_THROUGH_GRAPH) not in found
+    ]
+    elements = Counter(map(_variable, direct))
+    return [*dict.fromkeys(one if elements[_variable(one)] == 1 else _variable(one) for one in direct)]
+
+
+def _variable(holder: str) -> str:
+    """Return ``acts of __main__ (dict of 6)`` for ``list of 8 in acts['a'] of __main__ (dict of 6)``."""
+    element = _ELEMENT.search(holder)
+    return element[1] + element[2] if element is not None else holder
 
 
 def grown_storages(trace: Trace) -> list[tuple[GrowthRow, list[LeftBehindRow]]] | None:
