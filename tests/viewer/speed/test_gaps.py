@@ -133,6 +133,34 @@ def test_each_place_has_a_finding(opened: Open) -> None:
     assert first.severity == "info"
 
 
+def looped(times: int, between: int) -> LogBuilder:
+    """Ten steps, with as many calls of 1 ms as backward passes, and other code (ms) after each call."""
+    log = LogBuilder().record(run(guesses_steps=True))
+    log.record(graph()).record(graph(1, phase="backward", compile_id="0/0"))
+    log.record(CallSite(0, "/src/train.py", 7, "main", "for x in xs: y = cell(x, y)"))
+    log.record(CallSite(1, "/src/train.py", 9, "main", "y.backward()"))
+    start, count = MONOTONIC_NS, 2 * times
+    for step in range(10):
+        graphs, starts = [0] * times + [1] * times, [start + n * (1 + between) * MS for n in range(count)]
+        numbers, start = list(range(count * step, count * step + count)), start + count * (1 + between) * MS
+        calls = Calls(
+            numbers, graphs, [0] * count, [step] * count, [1] * count, [None] * count, starts, [MS] * count,
+            [1] * count, ["ok"] * count,
+        )  # fmt: skip
+        log.record(Launches(calls, [0] * count, starts, [at + MS for at in starts]))
+        log.record(StepMarks(["optimizer"], [0], ["AdamW"], [1], [start]))
+    return log.record(End("exit", start))
+
+
+def test_the_calls_of_a_loop_and_their_backward_passes_are_one_finding(opened: Open) -> None:
+    (finding,) = found(opened(looped(20, 2)))
+    assert finding.title == (
+        "Work outside of compiled code takes 62 % of a step (74.0 ms of 120 ms), between one call and the next at"
+        " train.py:9 and at train.py:7"
+    )
+    assert (finding.evidence["times"], finding.severity) == (19, "warning")
+
+
 def test_an_optimizer_is_no_code_of_the_program(opened: Open) -> None:
     assert found(opened(training(before=1, after=1, optimizer=30))) == []
 

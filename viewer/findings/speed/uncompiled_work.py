@@ -9,16 +9,17 @@ the thread computes for less than half; and there is no finding if a rank is slo
 wait for it. Where each call is a step, as in a server, waiting between the steps is no part of a step. Typical steps
 are those of medium duration in which nothing was compiled; there must be four. The finding names the lines of the
 calls, and the line of the program in which at least half of the samples of this time are, if the recorder took eight or
-more: it looks where the thread is once four such times were long. It is a warning from 50 % on. It says if the thread
+more: it looks where the thread is once four such times were long. The times between the calls of loops, and those
+between their backward passes, are one finding. It is a warning from 50 % on. It says if the thread
 computes for less than half of the time from one call to the other. If a function runs there that a graph break keeps
 from being compiled, there is a finding of the kind break_in_hot_loop or synchronizing_call instead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
 from stepscope.viewer.findings.speed import slow_rank
 from stepscope.viewer.findings.speed.costly_gaps import costly_gaps
 from stepscope.viewer.findings.speed.costs import Slowness, amount, facts_of, one_per_cause, step_page
@@ -46,10 +47,20 @@ def _slow(evidence: Evidence) -> Iterator[Slowness]:
     has_ranks = len({run.rank for run in evidence.runs}) > 1
     if not found or (has_ranks and slow_rank.find(evidence)):
         return
-    for run, cost in found:
-        if not (has_ranks and _may_wait_for_ranks(cost)):
-            cause = cost.kind, cost.before, cost.after
-            yield Slowness(cause, run, cost.part_ns, partial(_finding, evidence, run, cost))
+    work = [(run, cost) for run, cost in found if not (has_ranks and _may_wait_for_ranks(cost))]
+    for same in grouped(work, _loop_or_place):
+        (run, cost), *_ = same
+        others = [other for _, other in same[1:]]
+        part_ns = cost.part_ns + sum(other.part_ns for other in others)
+        yield Slowness(
+            (cost.kind, cost.before, cost.after), run, part_ns, partial(_finding, evidence, run, cost, others)
+        )
+
+
+def _loop_or_place(found: tuple[RunSplit, GapCost]) -> Hashable:
+    """Return the same for all gaps of loops in a log, such as the calls of one and their backward passes."""
+    run, cost = found
+    return run.log if cost.is_of_loop else (run.log, cost.kind, cost.before, cost.after)
 
 
 def _may_wait_for_ranks(cost: GapCost) -> bool:
@@ -60,16 +71,19 @@ def _may_wait_for_ranks(cost: GapCost) -> bool:
     )
 
 
-def _finding(evidence: Evidence, run: RunSplit, cost: GapCost) -> Finding:
+def _finding(evidence: Evidence, run: RunSplit, cost: GapCost, others: Sequence[GapCost]) -> Finding:
+    part_ns = cost.part_ns + sum(other.part_ns for other in others)
+    also = "".join(f" and at {other.place}" for other in others)
     near = cost.after if cost.kind == "outside" else cost.before
     hot = hot_line(evidence.trace, run.log, cost.spans)
     source = hot.source if hot else near.source if near else None
     return Finding(
         kind="uncompiled_work",
-        severity="warning" if cost.part_ns >= WARNING_SHARE * run.typical_ns else "info",
-        title=f"Work outside of compiled code takes {amount(cost.part_ns, run.typical_ns)}, {cost.where}{mostly(hot)}",
+        severity="warning" if part_ns >= WARNING_SHARE * run.typical_ns else "info",
+        title=f"Work outside of compiled code takes {amount(part_ns, run.typical_ns)}, {cost.where}{also}"
+        f"{mostly(hot) if 2 * cost.part_ns >= part_ns else ''}",
         rule=rule_of(__doc__),
-        evidence={**facts_of(run, cost.part_ns), "times": cost.times},
+        evidence={**facts_of(run, part_ns), "times": cost.times},
         proof=_proof(cost, hot),
         page=step_page(evidence, run),
         rank=run.rank,

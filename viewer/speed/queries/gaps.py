@@ -106,10 +106,18 @@ class GapCost(NamedTuple):
             if before == after and before is not None:
                 return f"between {before} and the same call of the next step"
             return f"between {before} of the step before and {first}" if before else f"before {first}"
-        return f"between one call and the next at {self._place}" if before == after else f"between {before} and {after}"
+        if self.is_of_loop:
+            return f"between one call and the next at {self.place}"
+        return f"between {before} and {after}"
 
     @property
-    def _place(self) -> str:
+    def is_of_loop(self) -> bool:
+        """Whether the gap is between calls that follow each other at one place, as in a loop."""
+        before, after = (place.text if place else None for place in (self.before, self.after))
+        return self.kind not in ("after", "outside") and before == after
+
+    @property
+    def place(self) -> str:
         source = self.before.source if self.before else None
         return f"{basename(source.file)}:{source.line}" if source else "the same place"
 
