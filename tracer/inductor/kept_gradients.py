@@ -3,9 +3,11 @@
 They are if the parameter has a gradient in the same memory, which nothing has written since (its version counter), and
 which is not zero. The backward pass of another optimizer's loss may have added to them, as a generator's adds to those
 of the critic; then they must still be there when the last backward pass before the next step begins, which alone may
-write them until this step. Reading a gradient waits for its device, so only the first ones are read. No weak reference
-to a tensor is kept: PyTorch refuses to swap tensors that have one, as `Module.to` may do. Gradients of tensor
-subclasses are left out, because reading a distributed one may wait for other ranks.
+write them until this step. With one optimizer each pass may add; but as the first pass may compute other gradients, as
+those of an input, before these are set to zero, they must be there in the later ones and at the step, too. Reading a
+gradient waits for its device, so only the first ones are read. No weak reference to a tensor is kept: PyTorch refuses
+to swap tensors that have one, as `Module.to` may do. Gradients of tensor subclasses are left out, because reading a
+distributed one may wait for other ranks.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from stepscope.tracer.schema.steps import KeptGradients
 MOST_READ = 8
 """Number of times that a gradient of an optimizer is read."""
 MOST_READ_AFTER_OTHERS = 32
-"""Number of times that a gradient to which another backward pass has added is read; no steps count after that."""
+"""Number of times that a gradient to which another backward pass has added is read; of several optimizers, no steps
+count after that."""
 MOST_OPTIMIZERS = 1_000
 
 
@@ -47,11 +50,13 @@ class _Watched:
     kept: int = 0
     cleared: int = 0
 
-    def stepped(self, optimizer: Any) -> None:
+    def stepped(self, optimizer: Any, is_alone: bool) -> None:
         gradient = self._gradient(optimizer)
-        if self.was_kept and self.last_version != self.version:
+        if self.was_kept and is_alone:
+            self.was_kept = self._is_in_place(gradient)
+        elif self.was_kept and self.last_version != self.version:
             self.was_kept = self._is_in_place(gradient) and gradient._version == self.last_version + 1
-        if self.was_kept is not None and self.reads_after_others < MOST_READ_AFTER_OTHERS:
+        if self.was_kept is not None and (is_alone or self.reads_after_others < MOST_READ_AFTER_OTHERS):
             self.kept, self.cleared = self.kept + self.was_kept, self.cleared + (not self.was_kept)
         self.memory = self.was_kept = None
         if gradient is None:
@@ -61,22 +66,24 @@ class _Watched:
             self.memory, self.version = ref(gradient.untyped_storage()), gradient._version
             self.last_version = self.version
 
-    def is_kept(self, optimizer: Any) -> bool:
+    def is_kept(self, optimizer: Any, is_alone: bool) -> bool:
         gradient = self._gradient(optimizer)
         if not self._is_in_place(gradient):
             return False
         if gradient._version != self.version:
-            return self._is_kept_after_others(gradient)
+            return self._is_kept_after_others(gradient, is_alone)
+        if self.was_kept:
+            return True
         if self.reads >= MOST_READ:
             return self.kept > 0
         self.reads += 1
         return bool(gradient.any())
 
-    def _is_kept_after_others(self, gradient: Any) -> bool:
+    def _is_kept_after_others(self, gradient: Any, is_alone: bool) -> bool:
         if self.was_kept and gradient._version == self.last_version:
             return True
         if not self.was_kept or self.reads_after_others >= MOST_READ_AFTER_OTHERS:
-            return False
+            return bool(self.was_kept) and is_alone
         self.reads_after_others += 1
         self.last_version = gradient._version
         return bool(gradient.any())
@@ -114,8 +121,8 @@ def _is_plain(gradient: Any) -> bool:
 class GradientResets:
     """Counts, for each optimizer, the steps after which the gradients were kept, and those after which they were not.
 
-    With one optimizer the first backward pass after its step decides. Of several optimizers, another one may use the
-    gradients first, so that all backward passes until the next step must find them, and the last one alone may add.
+    All backward passes until the next step must find them. Of several optimizers, another one may use the gradients
+    first, so that the last one alone may add.
     """
 
     def __init__(self, write: Callable[[KeptGradients], None], failed: Callable[[str, BaseException], None]) -> None:
@@ -136,7 +143,7 @@ class GradientResets:
                     return
                 watched = self._watched[optimizer] = _Watched(type(optimizer).__name__, *calling_place())
                 self._ended.append(watched)
-            watched.stepped(optimizer)
+            watched.stepped(optimizer, is_alone=len(self._watched) == 1)
         except Exception as error:
             self._stop(error)
 
@@ -146,12 +153,11 @@ class GradientResets:
             return
         try:
             watched = list(self._watched.items())
-            due = [(optimizer, one) for optimizer, one in watched
-                   if one.was_kept is None or (one.was_kept and len(watched) > 1)]  # fmt: skip
+            due = [(optimizer, one) for optimizer, one in watched if one.was_kept is not False]
             if due:
                 with without_modes():
                     for optimizer, one in due:
-                        one.was_kept = one.is_kept(optimizer)
+                        one.was_kept = one.is_kept(optimizer, is_alone=len(watched) == 1)
         except Exception as error:
             self._stop(error)
 

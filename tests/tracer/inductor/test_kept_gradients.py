@@ -158,3 +158,33 @@ def test_gradients_that_are_cleared_after_another_loss_are_not_kept(
     training = _Adversaries(is_critic_compiled)
     training.run(6, lambda one: one.zero_grad(set_to_none=set_to_none))
     assert training.told == []
+
+
+class _OfInput(_Training):
+    """A training in which a backward pass computes the gradient of an input before the gradients are set to zero."""
+
+    def run(self, steps: int, clear: Callable[[], None] = lambda: None) -> None:
+        for _ in range(steps):
+            x = torch.ones(4, 3, requires_grad=True)
+            self.watcher.look("backward")
+            (moved,) = torch.autograd.grad(self.net(x).sum(), x)
+            clear()
+            for part in (x + moved).detach().chunk(3):
+                self.watcher.look("backward")
+                self.net(part).sum().backward()
+            self.optimizer.step()
+            self.watcher.stepped(self.optimizer)
+        self.watcher.tell()
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_gradients_that_are_cleared_after_one_of_an_input_are_not_kept(set_to_none: bool) -> None:
+    training = _OfInput()
+    training.run(2 * MOST_READ_AFTER_OTHERS, lambda: training.optimizer.zero_grad(set_to_none=set_to_none))
+    assert all(one.cleared for one in training.told)
+
+
+def test_gradients_that_several_passes_add_to_are_kept() -> None:
+    training = _OfInput()
+    training.run(2 * MOST_READ_AFTER_OTHERS)
+    assert [(one.kept, one.cleared) for one in training.told] == [(2 * MOST_READ_AFTER_OTHERS - 1, 0)]

@@ -1,8 +1,8 @@
 """After each of three or more steps of an optimizer the gradients with which it stepped were still there when the next
 backward pass of a compiled graph began, and after no step were they set to zero or replaced. The backward pass adds to
 them, so that each step uses the sum of all gradients since the first step. A missing `zero_grad` is the usual cause.
-The first backward pass after each step is looked at; with several optimizers, all backward passes until the optimizer's
-next step, which may have added to the gradients. Gradients that are set to zero from time to time, as where they are
+All backward passes until the optimizer's next step are looked at, because the first may compute other gradients, or
+with several optimizers add to these. Gradients that are set to zero from time to time, as where they are
 accumulated, do not count. The gradient of the smallest parameter decides; those of tensor subclasses, such as DTensor,
 are not looked at."""
 
