@@ -17,7 +17,9 @@ from stepscope.tracer.schema.layer_checks import LayerCheck
 from stepscope.viewer.overview.summary import findings, findings_text, summary, summary_text
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_ns
+from tests.logs.planted import machine
 from tests.logs.synthetic import LogBuilder, compile_records, graph, recorded, run
+from tests.logs.value_logs import Program, ValueLog
 from tests.viewer.client import Client
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -161,6 +163,26 @@ def test_a_graph_that_returns_an_input_itself_names_the_option_that_compares_it(
     log.torch("inductor_output_code", {"filename": "/tmp/x/cwrapper.py"}, code.encode(), **ids)
     text = " ".join(summary_text(opened(log.record(replace(graph(), phase=phase)))).split())
     told = "The graph 0/0 returns an input itself as a result; record with --check-eager"
+    assert (told in text) == is_told
+
+
+@pytest.mark.parametrize(
+    ("kernel", "buffer", "zones", "is_told"),
+    [
+        ("torch.ops.mine.fill.default", "buf0", "0", True),
+        ("torch.ops.mine.fill.default", "buf0", "1", False),
+        ("torch.ops.mine.fill.default", "arg0_1", "0", False),
+        ("torch.ops.aten.fill_.Scalar", "buf0", "0", False),
+    ],
+)
+def test_operators_that_write_into_buffers_name_the_option_that_watches_the_ends(
+    opened: Open, kernel: str, buffer: str, zones: str, is_told: bool
+) -> None:
+    program = Program().allocate("buf0").launch(kernel, [buffer], [buffer], "fallback")
+    log = ValueLog(program, machine=machine(variables={"STEPSCOPE_RED_ZONES": zones}))
+    log.call(program)
+    text = " ".join(summary_text(opened(log.end())).split())
+    told = "whether mine.fill writes outside of the given tensors; record with --red-zones to find out."
     assert (told in text) == is_told
 
 

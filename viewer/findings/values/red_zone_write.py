@@ -9,6 +9,7 @@ from __future__ import annotations
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, open_buffer, open_launch, rule_of
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.graphs.queries.hidden_aliases import operator_name
 from stepscope.viewer.graphs.rows import SiteRow
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import plural
@@ -35,7 +36,7 @@ def _finding(evidence: Evidence, group: list[ZoneWrite], site: SiteRow) -> Timed
     return first.time_unix_ns, Finding(
         kind="red_zone_write",
         severity="critical",
-        title=f"{site.kernel}{place(source)} wrote {_what(first, site)}, in step {first.step}",
+        title=f"{operator_name(site.kernel)}{place(source)} wrote {_what(first, site)}, in step {first.step}",
         proof=[*_distance(first), *dict.fromkeys(more)],
         links=[*link, *open_buffer(evidence.trace, first.buffer_graph, first.buffer)],
         rule=rule_of(__doc__),
