@@ -21,8 +21,8 @@ SUMMARY = "A custom operator was left out of the generated code"
 TITLE_IS_MEASURED = True
 
 _CACHED = (
-    "The code came from a cache, which does not notice that the schema of an operator has changed; --fresh-cache"
-    " compiles again."
+    "The code came from a cache, which does not notice if the schema of an operator changes; --fresh-cache compiles"
+    " again."
 )
 
 
