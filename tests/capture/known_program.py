@@ -183,6 +183,20 @@ def unwritten_elements(is_sick: bool) -> None:
     sums(torch.randn(4, 5))
 
 
+def spread_of_one(is_sick: bool) -> None:
+    """Take the standard deviation of a single row, which the backward pass recomputes."""
+    layer = torch.nn.Linear(8, 8)
+
+    @torch.compile
+    def normed(x: Tensor) -> Tensor:
+        hidden = layer(x)
+        loss: Tensor = ((hidden - hidden.mean(0)) / (hidden.std(0) + 1e-5)).pow(2).sum()
+        return loss
+
+    for _ in range(2):
+        torch.autograd.backward(normed(torch.randn(1 if is_sick else 4, 8)))
+
+
 def unwritten_result(is_sick: bool) -> None:
     """Fill a tensor with an operator whose schema does not say that it changes its argument, if `is_sick`."""
     write = torch.ops.known_program.secretly_filled if is_sick else torch.ops.known_program.filled
@@ -269,6 +283,7 @@ PROGRAMS: dict[str, Callable[[bool], None]] = {
         drawn_again,
         nan_constant,
         unwritten_elements,
+        spread_of_one,
         unwritten_result,
         left_out_operator,
         uninitialised_read,

@@ -92,6 +92,14 @@ def test_elements_that_nothing_wrote_are_told_with_the_line_that_allocates_them(
     assert unwritten["source"]["code"] == "total = torch.empty_like(x)"
 
 
+def test_the_backward_of_a_nan_is_no_finding_of_its_own(sick: list[dict[str, Any]]) -> None:
+    spread = the_one(sick, "nonfinite", "NaN comes from the std of too few elements")
+    assert (
+        spread["source"]["code"] == "loss: Tensor = ((hidden - hidden.mean(0)) / (hidden.std(0) + 1e-5)).pow(2).sum()"
+    )
+    assert len(spread["evidence"]["explains_launches"]) == 1
+
+
 def test_a_result_that_nothing_writes_is_named_with_the_operator_that_was_to_write_it(
     sick: list[dict[str, Any]],
 ) -> None:

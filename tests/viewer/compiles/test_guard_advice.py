@@ -12,6 +12,8 @@ from stepscope.viewer.compiles.queries.guard_text import failed_guards
     ("source", "values", "guard", "said"),
     [
         ("x.size()[1]", ["4", "8"], "tensor 'x' size mismatch at index 1", "mark_dynamic(x, 1)"),
+        ("x.size()[0]", ["8", "1"], "tensor 'x' size mismatch at index 0", "A size of 0 or 1 has a graph of its own"),
+        ("x.size()[0]", ["1", "8", "9"], "tensor 'x' size mismatch at index 0", "mark_dynamic(x, 0)"),
         ("x.stride()[0]", ["4", "8"], "tensor 'x' stride mismatch at index 0", ".contiguous()"),
         ("self.step", ["0", "1"], "self.step == 1", "allow_unspec_int_on_nn_module"),
         (

@@ -19,6 +19,10 @@ _SETTINGS = {
     "default_dtype": _ONCE.format("default dtype", "call torch.set_default_dtype"),
     "allow_": _ONCE.format("precision of matrix products", "set it"),
 }
+_ALONE = (
+    "A size of 0 or 1 has a graph of its own, also with dynamic shapes; drop_last=True of a DataLoader leaves out a"
+    " short last batch."
+)
 _STATE = "Each state of grad mode, autocast and deterministic algorithms needs a graph of its own."
 
 
@@ -29,10 +33,7 @@ def advice(source: str, values: Sequence[str], guard: str) -> str | None:
     `torch._dynamo.config.allow_unspec_int_on_nn_module`, and values that are passed as tensors.
     """
     if size := _SIZE.match(source):
-        return (
-            f"torch._dynamo.mark_dynamic({size['tensor']}, {size['dimension']}) before the first call, or "
-            "torch.compile(..., dynamic=True), compiles one graph for all sizes."
-        )
+        return _of_size(size["tensor"], size["dimension"], values)
     if _STRIDE.search(source):
         return "Inputs with the same strides, for instance after .contiguous(), need one graph only."
     if length := _LENGTH.match(source):
@@ -60,6 +61,15 @@ def advice(source: str, values: Sequence[str], guard: str) -> str | None:
     if not values:
         return None
     return _of_values(source, values)
+
+
+def _of_size(tensor: str, dimension: str, values: Sequence[str]) -> str:
+    if len({*values} - {"0", "1"}) < len({*values}) < 3:
+        return _ALONE
+    return (
+        f"torch._dynamo.mark_dynamic({tensor}, {dimension}) before the first call, or torch.compile(..., dynamic=True),"
+        " compiles one graph for all sizes."
+    )
 
 
 def _of_values(source: str, values: Sequence[str]) -> str | None:

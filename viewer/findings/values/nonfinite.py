@@ -14,11 +14,11 @@ infinity may be meant: that of a logarithm or a division, a constant, and -inf w
 information only if a NaN entered with an input, the launches that read it test for NaN (isnan, nan_to_num, nansum,
 ...), and no launch of the log wrote one. Launches of one log that compute the same operators of the same lines of the
 model share a finding. The backward of an operator that makes NaN in the steps in which the operator made it is a part
-of the operator's finding. The infinity of an operator whose backward makes NaN in the same steps is a part of the NaN's
-finding. Likewise, a NaN that entered after an infinity had left a graph in the same step is a part of the infinity's
-finding, which is then critical, and an overflow in a call in which another overflow becomes NaN is a part of that one's
-finding. Where values grew from step to step until they became NaN or infinite, the finding is of the kind
-exploding_values instead."""
+of the operator's finding, also if both have it from the same constant. The infinity of an operator whose backward makes
+NaN in the same steps is a part of the NaN's finding. Likewise, a NaN that entered after an infinity had left a graph in
+the same step is a part of the infinity's finding, which is then critical, and an overflow in a call in which another
+overflow becomes NaN is a part of that one's finding. Where values grew from step to step until they became NaN or
+infinite, the finding is of the kind exploding_values instead."""
 
 from __future__ import annotations
 
@@ -149,8 +149,12 @@ def _is_its_backward(tracer: Tracer, case: Case, earlier: Case) -> bool:
     bad: Bad = "nan" if case.is_nan else "inf"
     line, name = place(source_line(forward)), operation(forward, bad="nan" if earlier.is_nan else "inf")
     is_same = line != "" and line == place(source_line(backward, backward=True))
-    is_its = operation(backward, bad=bad, backward=True).endswith(f"backward of {name}")
-    return is_same and is_its and case.how == earlier.how == "made" and case.steps <= earlier.steps
+    if not is_same or not case.how == earlier.how == "made" or not case.steps <= earlier.steps:
+        return False
+    if operation(backward, bad=bad, backward=True).endswith(f"backward of {name}"):
+        return True
+    constant = tracer.constant(earlier.hop)
+    return constant is not None and constant == tracer.constant(case.hop)
 
 
 def _cause_and_effect(tracer: Tracer, case: Case) -> Hashable:
