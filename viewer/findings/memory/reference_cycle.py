@@ -1,7 +1,7 @@
 """Storages that compiled calls allocated were freed only by Python's garbage collector, in at least three steps, so a
 reference cycle held them. Until the collector runs, whose moment depends on the number of Python's objects and not on
 their bytes, this memory is occupied, and the peak is higher. Of a buffer, at least half of the storages that outlived
-their call died in collections. The holders are those of a storage that later died in a collection; the cycle leads
+their call died in collections. The holders are those of most storages that later died in a collection; the cycle leads
 through them. The finding is a warning if one collection freed at least 1 MiB and a tenth of the peak of the run, and
 for information from 64 KiB on; less is not reported. There is one finding per log."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -78,7 +79,7 @@ class CollectedBuffer:
     kernel: str | None
     source: SourceLine | None
     holders: Sequence[str]
-    """What held one of the storages before it died; empty if it was not searched."""
+    """What held most of the storages before they died; empty if it was not searched."""
 
 
 def collected_buffers(trace: Trace) -> list[CollectedBuffer]:
@@ -87,11 +88,16 @@ def collected_buffers(trace: Trace) -> list[CollectedBuffer]:
     if not sql.has_rows(trace, "collections"):
         return []
     found = sql.named(trace, _DIED, [LEAST_STEPS])
-    held: dict[tuple[int, str], Sequence[str]] = {}
+    held: defaultdict[tuple[int, str], list[Sequence[str]]] = defaultdict(list)
     for graph, name, holders in sql.rows(trace, _HELD) if found else ():
-        if holders:
-            held.setdefault((graph, name), holders[:_MOST_HOLDERS])
-    return [_buffer(trace, row, held.get((row["graph"], row["buffer"]), ())) for row in found]
+        held[graph, name].append(holders)
+    return [_buffer(trace, row, usual_holders(held[row["graph"], row["buffer"]])) for row in found]
+
+
+def usual_holders(of_storages: Sequence[Sequence[str]]) -> list[str]:
+    """Return what held most of the storages: the newest one may also have a variable of the running step."""
+    count = Counter(holder for holders in of_storages for holder in dict.fromkeys(holders))
+    return [holder for holder, times in count.items() if times == max(count.values())][:_MOST_HOLDERS]
 
 
 def _buffer(trace: Trace, row: dict[str, object], holders: Sequence[str]) -> CollectedBuffer:
