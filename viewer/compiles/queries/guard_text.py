@@ -22,6 +22,9 @@ KEYS = "keys of "
 ANOTHER = "another of torch's own modules or functions"
 """What stands for the guard of the module or function that torch compiles through its wrapper."""
 _EQUALS = re.compile(r"^([^=!<>]+?) == (.+)$")
+_EMPTY = re.compile(r"^not ((?:[LG]\['[^']+'\]|[A-Za-z_])[\w.\[\]'\"]*)$")
+EMPTY = "empty"
+"""The value of a list, dictionary or set without items."""
 _COMMENT = re.compile(r"\s{2,}# (.*)$")
 _HINT = re.compile(r"\(HINT: (.*)\)\s*$", re.S)
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
@@ -86,4 +89,6 @@ def _guard(against: str | None, text: str) -> FailedGuard:
         source, expected = f"{KEYS}{same_source(match[1])}", match[2]
     elif match := _EQUALS.match(guard):
         source, expected = same_source(match[1].strip()), match[2].strip()
+    elif match := _EMPTY.match(guard):
+        source, expected = same_source(match[1]), EMPTY
     return FailedGuard(against, guard, source, expected, actual, code, hint[1] if hint else None)

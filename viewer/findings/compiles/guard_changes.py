@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.compiles.queries.guard_advice import advice
-from stepscope.viewer.compiles.queries.guard_text import ANOTHER, FREED, KEYS, FailedGuard, failed_guards
+from stepscope.viewer.compiles.queries.guard_text import ANOTHER, EMPTY, FREED, KEYS, FailedGuard, failed_guards
 from stepscope.viewer.findings.evidence import grouped
 from stepscope.viewer.graphs.queries.program_names import in_wrapped_module
 from stepscope.viewer.ingest.torch_trace.torch_text import is_wrapper
@@ -52,6 +52,8 @@ class GuardChange:
                 return f"the {self.source} changed"
             if self.source == ANOTHER:
                 return f"{ANOTHER} was compiled"
+            if self.values == [EMPTY]:
+                return f"{self.source} is no longer empty"
             if missing := _NO_ATTRIBUTE.match(self.guard):
                 value = "None" if missing[1] == "NoneType" else f"of the type {missing[1]}"
                 return f"a guard reads the attribute {missing[2]} of a value that is now {value}"
