@@ -1,7 +1,7 @@
 """The operator copies one element more than its output has room for, and so writes past the end of it.
 
 $ stepscope run --red-zones red_zone_write.py
-critical: torch.ops.example.fast_copy.default (red_zone_write.py:30) wrote 4 bytes past the end of buf0, in step 0
+critical: example.fast_copy (red_zone_write.py:30) wrote 4 bytes past the end of buf0, in step 0
 """
 
 import ctypes
