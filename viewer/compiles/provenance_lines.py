@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stepscope.tracer.wrapper.comments import debug_handle
-from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.graphs.rows import SourceLine, commented_line
 from stepscope.viewer.text.tracebacks import traceback_frames
 
 _CLASS = re.compile(r"\s*class \S+\(torch\.nn\.Module\):")
 _NODE = re.compile(r"\s+([A-Za-z_]\w*)(?:\s*:\s*\"[^\"]*\")?\s*=\s")
-_SOURCE = re.compile(r"\s*# File: (.+?):(\d{1,9}) in (.*?), code: ?(.*)")
 _NUMBERED = re.compile(r"(.+):\d+")
 _DEFINITION = re.compile(r"(\w+) = async_compile\.\w+\(")
 _CPP_FUNCTION = re.compile(r"(?:extern \"C\"|static|inline|void)\s.*?\b(\w+)\s*\(")
@@ -70,9 +69,9 @@ def graph_lines(text: str) -> GraphText:
             classes += 1
             source = None
             continue
-        found = _SOURCE.fullmatch(line)
+        found = commented_line(line)
         if found:
-            source = SourceLine(found[1], int(found[2]), found[3], found[4])
+            source = found
         elif line.lstrip().startswith("#"):
             source = None
         else:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+_COMMENT = re.compile(r"\s*# File: (.+?):(\d{1,9}) in ")
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,14 @@ class SourceLine:
 def line_at(file: str | None, line: int | None) -> SourceLine | None:
     """Return the line at a place of which nothing else is known, or None if the place is unknown."""
     return SourceLine(file, line, "", "") if file and line is not None else None
+
+
+def commented_line(text: str) -> SourceLine | None:
+    """Return the line of the program that a comment of a graph's text names, as in ``# File: train.py:3 in f, code: y =
+    x + 1``; None for other text."""
+    place = _COMMENT.match(text)
+    function, named, code = text[place.end() :].partition(", code:") if place else ("", "", "")
+    return SourceLine(place[1], int(place[2]), function, code.removeprefix(" ")) if place and named else None
 
 
 InputKind = Literal["parameter", "buffer", "input", "size", "gradient", "saved", "output", "random state"]

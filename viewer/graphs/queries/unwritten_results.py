@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from stepscope.viewer.graphs.queries.graphs import code_of_graph
 from stepscope.viewer.graphs.queries.program_names import name_in_program
 from stepscope.viewer.graphs.queries.signatures import call_code, code_results
-from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.graphs.rows import SourceLine, commented_line
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -33,7 +33,6 @@ _DYNAMO = """
     SELECT max(r.record) FROM records r JOIN graphs g ON g.log = r.log AND g.compile_id = r.compile_id
     WHERE g.graph = ? AND r.event = 'dynamo_output_graph'
 """
-_LINE = re.compile(r"\s*# File: (.+?):(\d{1,9}) in (.*?), code: ?(.*)")
 # A compiler may divide Dynamo's graph, and what one part allocates may be written between two parts.
 _PARTS = """
     SELECT count(*) FROM records r JOIN graphs g ON g.log = r.log AND g.compile_id = r.compile_id
@@ -100,9 +99,9 @@ def left_out(trace: Trace, graph: int) -> tuple[str, SourceLine | None] | None:
         return None
     source = None
     for line in trace.payload(record).decode("utf-8", "replace").splitlines():
-        at, called = _LINE.match(line), _OWN_OPERATOR.search(line)
+        at, called = commented_line(line), _OWN_OPERATOR.search(line)
         if at is not None:
-            source = SourceLine(at[1], int(at[2]), at[3], at[4])
+            source = at
         elif called is not None and f"torch.ops.{called[1]}" not in code:
             return called[1], source
     return None
@@ -118,9 +117,9 @@ def allocations(trace: Trace, graph: int) -> list[tuple[str, SourceLine | None]]
     found: dict[tuple[str, SourceLine | None], None] = {}
     source = None
     for line in () if re.search(r"\bnan\b", text) else text.splitlines():
-        at, called = _LINE.match(line), _EMPTY.search(line)
+        at, called = commented_line(line), _EMPTY.search(line)
         if at is not None:
-            source = SourceLine(at[1], int(at[2]), at[3], at[4])
+            source = at
         elif called is not None:
             found[called[1] or called[2], source] = None
     return list(found)
@@ -196,5 +195,4 @@ def _names(call: ast.Call) -> Iterator[str]:
 def _line(text: str, statement: ast.stmt | None) -> SourceLine | None:
     """Return the line of the model that the last comment before a statement names."""
     above = text.splitlines()[: statement.lineno] if statement is not None else ()
-    found = next((match for match in map(_LINE.match, reversed(above)) if match), None)
-    return SourceLine(found[1], int(found[2]), found[3], found[4]) if found else None
+    return next(filter(None, map(commented_line, reversed(above))), None)

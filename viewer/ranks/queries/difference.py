@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from itertools import islice, zip_longest
 from typing import Literal, NamedTuple
 
-from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.graphs.rows import SourceLine, commented_line
 from stepscope.viewer.ingest.torch_trace.rank_facts import comparable_graph
 from stepscope.viewer.ranks.queries import sequences
 from stepscope.viewer.ranks.queries.compare import Comparer, Kind, Split, at_index, split_collectives, split_strict
@@ -53,7 +53,6 @@ _OPERATION = re.compile(r'^\s*(\w+)(?:: "[^"]*")? = (.+?)(?:;|$)')
 _NAME = re.compile(r"(?<!\.)\b[A-Za-z_]\w*")
 _OF_MODULE = re.compile(r"_(?:parameters|buffers)_")
 """Part of the name of a parameter or buffer, which an operation uses in all graphs."""
-_LINE = re.compile(r"\s*# File: (.+?):(\d{1,9}) in (.*?), code: ?(.*)")
 
 
 @dataclass(frozen=True)
@@ -228,9 +227,9 @@ def _graph_operations(trace: Trace, record: int) -> Iterator[Operation]:
     names: set[str] = set()
     source = None
     for line in trace.payload(record).decode("utf-8", "replace").splitlines():
-        comment, operation = _LINE.match(line), _OPERATION.match(line)
+        comment, operation = commented_line(line), _OPERATION.match(line)
         if comment:
-            source = SourceLine(comment[1], int(comment[2]), comment[3], comment[4])
+            source = comment
         if operation is None:
             continue
         if not operation[2].isidentifier():  # else it is an input
