@@ -2,8 +2,8 @@
 for one without effect and the cache stays empty.
 
 $ stepscope run --fresh-cache left_out_operator.py
-warning: example.append (left_out_operator.py:29) was left out of the generated code: it returns nothing and declares no
-argument that it changes
+warning: example.append (left_out_operator.py:29) was left out of the generated code: it has no result that is used and
+declares no argument that it changes
 """
 
 import sys

@@ -1,9 +1,9 @@
 """A custom operator that the program calls is not in the generated code, so that compiled code never runs it. The
-operator returns nothing and declares no argument that it changes, and the compiler leaves out what has no effect. If
-the operator writes into a tensor, it must be named in `mutates_args`, or marked in the schema as in ``Tensor(a!)``.
-Operators do not count if a graph of the compile has anything else of their line, of which they may consist. Where
-memory is read or returned that the operator was to write, the finding is of the kind uninitialised_read or
-unwritten_result instead."""
+operator has no result that is used and declares no argument that it changes, and the compiler leaves out what has no
+effect. If the operator writes into a tensor, it must be named in `mutates_args`, or marked in the schema as in
+``Tensor(a!)``. Operators do not count if a graph of the compile has anything else of their line, of which they may
+consist, or if they get a tensor that the program allocates and uses nowhere else. Where memory is read or returned that
+the operator was to write, the finding is of the kind uninitialised_read or unwritten_result instead."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def _finding(evidence: Evidence, of_line: list[LeftOutOperator]) -> Timed:
     return first.start_ns, Finding(
         kind="left_out_operator",
         severity="warning",
-        title=f"{first.operator}{place(first.source)} was left out of the generated code: it returns nothing and"
-        " declares no argument that it changes",
+        title=f"{first.operator}{place(first.source)} was left out of the generated code: it has no result"
+        " that is used and declares no argument that it changes",
         proof=[f"{plural(calls, 'call')} of {label.replace('graph graph', 'graph')}{more} ran without it", *cached],
         rule=rule_of(__doc__),
         evidence={**attributes(first, "operator"), "calls": calls},

@@ -4,12 +4,13 @@ out what changes nothing and returns nothing."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from stepscope.tracer.schema.constants import TORCH_NAMESPACES
 from stepscope.viewer.graphs.queries.graphs import code_of_graph
 from stepscope.viewer.graphs.queries.signatures import call_code
-from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.graphs.rows import SourceLine, commented_line
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -26,8 +27,10 @@ _WHOLE = """
 _CALLS = """
     SELECT count(*), coalesce(arg_min(step, call), 0), coalesce(min(start_ns), 0) FROM calls WHERE graph = ?
 """
-_LINE = re.compile(r"\s*# File: (.+?):(\d{1,9}) in (.*?), code: ?(.*)")
-_CALL = re.compile(r"\s*(\w+) = torch\.ops\.(\w+)\.(\w+)(?:\.\w+)?\(")
+_CALL = re.compile(r"\s*(\w+) = torch\.ops\.(\w+)\.(\w+)(?:\.\w+)?\(([^;]*)")
+_ALLOCATION = re.compile(r"\s*(\w+): \"[^\"]*\" = \w+\.(?:new_)?(?:empty|zeros|ones|full)(?:_\w+)?\(")
+_USE = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?! = |: \")")
+"""A name in a graph, other than where it is made or given up."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def left_out_operators(trace: Trace) -> list[LeftOutOperator]:
     """Return the operators in the order of their graphs."""
     found = []
     for log, _, graphs, dynamo, (lowered,) in sql.rows(trace, _WHOLE):
-        written = _without_results(_text(trace, dynamo))
+        written = without_results(_text(trace, dynamo))
         if not written:
             continue
         rest = [_text(trace, lowered), *(code_of_graph(trace, graph) or "" for graph in graphs)]
@@ -66,26 +69,32 @@ def _text(trace: Trace, record: int) -> str:
     return trace.payload(record).decode("utf-8", "replace")
 
 
-def _without_results(graph: str) -> list[tuple[str, SourceLine | None]]:
-    """Return the custom operators of Dynamo's graph that return nothing, each with its first line.
+def without_results(graph: str) -> list[tuple[str, SourceLine | None]]:
+    """Return the custom operators of Dynamo's graph without a result that is used, each with its first line.
 
-    The name of a tensor has an annotation, and the parts of a tuple are taken out of it.
+    The name of a tensor has an annotation, and the parts of a tuple are taken out of it. An operator that gets a tensor
+    of its own, which the program allocates and never uses, may be left out although it declares that it writes it.
     """
+    if "torch.ops." not in graph:
+        return []
+    lines = graph.splitlines()
+    uses = Counter(_USE.findall("\n".join(line.partition("#")[0] for line in lines)))
     found: dict[str, SourceLine | None] = {}
-    source, code = None, "\n".join(line.partition("#")[0] for line in graph.splitlines())
-    for line in graph.splitlines():
-        at, called = _LINE.match(line), _CALL.match(line)
+    source, own = None, set[str]()
+    for line in lines:
+        at, called, allocated = commented_line(line), _CALL.match(line), _ALLOCATION.match(line)
         if at is not None:
-            source = SourceLine(at[1], int(at[2]), at[3], at[4])
-        elif called is not None and called[2] not in TORCH_NAMESPACES:
-            uses = re.findall(rf"(?<![\w.]){called[1]}\b(?! = )", code)
-            if not uses:
-                found.setdefault(f"{called[2]}.{called[3]}", source)
-    return list(found.items())
+            source = at
+        elif allocated is not None and uses[allocated[1]] == 1:
+            own.add(allocated[1])
+        elif called is not None and not uses[called[1]] and own.isdisjoint(_USE.findall(called[4])):
+            found.setdefault(f"{called[2]}.{called[3]}", source)
+    return [(operator, line) for operator, line in found.items() if operator.split(".")[0] not in TORCH_NAMESPACES]
 
 
 def _has(text: str, operator: str, source: SourceLine | None) -> bool:
     """Return whether a graph or generated code has the operator, or something else of its line, of which the operator
     may consist."""
     line = f"{source.file}:{source.line} " if source is not None else None
-    return f"torch.ops.{operator}" in text or (line is not None and f"# File: {line}" in text)
+    is_called = any(f"torch.ops.{operator}{end}" in text for end in ".(,")
+    return is_called or (line is not None and f"# File: {line}" in text)
