@@ -327,6 +327,13 @@ def test_buffers_that_cycles_through_one_object_hold_are_one_leak(opened: Open) 
     assert second.evidence["holders"] == ["list of 1 in attribute cache of Holder", "attribute out of Holder"]
 
 
+def test_cycles_through_dictionaries_of_other_objects_are_other_leaks(opened: Open) -> None:
+    held = [[f"attribute cache['a'] of {name} (dict of 2)"] for name in ("Holder", "Other")]
+    assert len(found(opened(leaking(held, freed=True)), "growth")) == 2
+    held[1] = ["attribute out of Holder"]
+    assert len(found(opened(leaking(held, freed=True)), "growth")) == 1
+
+
 def test_one_leak_of_several_buffers_is_one_mismatch(opened: Open) -> None:
     held = ["list of 3 in keep of __main__"]
     log = leaking([held] * 3)

@@ -90,14 +90,15 @@ def collected_buffers(trace: Trace) -> list[CollectedBuffer]:
     found = sql.named(trace, _DIED, [LEAST_STEPS])
     held: defaultdict[tuple[int, str], list[Sequence[str]]] = defaultdict(list)
     for graph, name, holders in sql.rows(trace, _HELD) if found else ():
-        held[graph, name].append(holders)
+        held[graph, name].append(holders or ())
     return [_buffer(trace, row, usual_holders(held[row["graph"], row["buffer"]])) for row in found]
 
 
 def usual_holders(of_storages: Sequence[Sequence[str]]) -> list[str]:
     """Return what held most of the storages: the newest one may also have a variable of the running step."""
     count = Counter(holder for holders in of_storages for holder in dict.fromkeys(holders))
-    return [holder for holder, times in count.items() if times == max(count.values())][:_MOST_HOLDERS]
+    most = max(count.values(), default=0)
+    return [holder for holder, times in count.items() if times == most][:_MOST_HOLDERS]
 
 
 def _buffer(trace: Trace, row: dict[str, object], holders: Sequence[str]) -> CollectedBuffer:

@@ -19,6 +19,8 @@ LEAST_STEPS, LEAST_FREED_LATE = 3, 6
 the end."""
 _MOST_HOLDERS = 8
 _ELEMENT = re.compile(r"(?:^|\bin )((?:attribute |(?:closure|local) variable )?[A-Za-z_][\w.]*)\[.*\]( of .*)$")
+_SIZE = re.compile(r" \([^()]* of \d+\)$")
+"""What is said of the dictionary of an element: `` (dict of 6)``."""
 _THROUGH_GRAPH = "the autograd graph of a tensor in "
 _MOST_ALIVE = 10_000
 """Maximum number of storages that are read from an incomplete log, latest steps first."""
@@ -125,7 +127,7 @@ def leak_of(row: GrowthRow) -> Hashable:
         return row.log, row.graph, row.function, row.buffer, row.kind
     variables = sorted({_variable(holder.removeprefix(_THROUGH_GRAPH)) for holder in row.holders})
     if row.freed_by_collection:
-        return row.log, variables[0].rpartition(" of ")[2]
+        return row.log, _SIZE.sub("", variables[0]).rpartition(" of ")[2]
     return row.log, tuple(variables), row.freed_by_collection
 
 
