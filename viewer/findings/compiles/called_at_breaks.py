@@ -84,7 +84,7 @@ def _cause(event: CompileEvent, breaks: Iterable[CompileEvent]) -> CompileEvent 
     stack = event.lines_of_stack
     earlier = [one for one in breaks if one.log == event.log and one.time_ns <= event.time_ns]
     if is_own(event.file or ""):
-        return next((one for one in earlier if _is_of_program(one) and _is_other_at_line(event, one)), None)
+        return next((one for one in earlier if _is_other_at_line(event, one) and _is_of_program(one)), None)
     at_line = next((one for one in earlier if (one.file, one.line) == event.caller), None)
     if at_line is not None or not earlier:
         return at_line

@@ -73,7 +73,8 @@ def _may_wait_for_ranks(cost: GapCost) -> bool:
 
 def _finding(evidence: Evidence, run: RunSplit, cost: GapCost, others: Sequence[GapCost]) -> Finding:
     part_ns = cost.part_ns + sum(other.part_ns for other in others)
-    also = "".join(f" and at {other.place}" for other in others)
+    places = dict.fromkeys(other.place for other in others if other.place != cost.place)
+    also = "".join(f" and at {place}" for place in places)
     near = cost.after if cost.kind == "outside" else cost.before
     hot = hot_line(evidence.trace, run.log, cost.spans)
     source = hot.source if hot else near.source if near else None
