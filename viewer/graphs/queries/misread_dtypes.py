@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import cache, partial
 
 from stepscope.tracer.schema.constants import TORCH_NAMESPACES
 from stepscope.viewer.graphs.queries.graphs import code_of_graph
@@ -71,9 +72,10 @@ def misreading_sites(trace: Trace) -> frozenset[int]:
 
 def _read(trace: Trace) -> list[MisreadDtype]:
     found: dict[int, MisreadDtype] = {}
+    definition = cache(partial(_definition, trace))
     for row in sql.rows(trace, _READ, [list(TORCH_NAMESPACES)]):
         log, graph, producer, reader, kernel, kind, name, parameter, dtype, size, launch, step = row
-        compiled = _compiled_dtype(code_of_graph(trace, graph) or "", kernel, kind, parameter)
+        compiled = _compiled_dtype(definition(graph, kernel, kind), kind, parameter)
         if compiled is not None and dtype in _KNOWN and compiled != dtype:
             found.setdefault(
                 producer,
@@ -82,14 +84,16 @@ def _read(trace: Trace) -> list[MisreadDtype]:
     return list(found.values())
 
 
-def _compiled_dtype(code: str, kernel: str, kind: str, parameter: str) -> str | None:
+def _definition(trace: Trace, graph: int, kernel: str, kind: str) -> str:
+    part = cut(code_of_graph(trace, graph) or "", kernel, kind, None)
+    return part.text if part is not None else ""
+
+
+def _compiled_dtype(definition: str, kind: str, parameter: str) -> str | None:
     """Return the dtype of a pointer in the definition of a kernel, or None if it is unknown."""
-    part = cut(code, kernel, kind, None)
-    if part is None:
-        return None
     name = re.escape(parameter)
     if kind == "cpp":
-        found = set(re.findall(rf"([\w:]+)\s*\*\s*(?:__restrict__\s+)?{name}\s*[,)]", part.text))
+        found = set(re.findall(rf"(?<![\w:])([\w:]+)\s*\*\s*(?:__restrict__\s+)?{name}\s*[,)]", definition))
         return _CPP.get(found.pop()) if len(found) == 1 else None
-    found = set(re.findall(rf"""['"]{name}['"]: ['"](\*\w+)['"]""", part.text))
+    found = set(re.findall(rf"""['"]{name}['"]: ['"](\*\w+)['"]""", definition))
     return _TRITON.get(found.pop()) if len(found) == 1 else None
