@@ -25,7 +25,7 @@ _OF_TORCH = re.compile(
     r"[/\\]torch[/\\](?:_\w+\.py$|(?:_\w+|autograd|compiler|distributed|export|func|fx|nn|optim|utils)[/\\])"
 )
 _WRAPPER = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]external_utils\.py$")
-_WRAPPED = re.compile(rb"GuardManager: source=L\['fn'\], [^\n]*?\btype=<class '(\w+(?:\.\w+)+)'>")
+_WRAPPED = re.compile(rb"GuardManager: source=L\['fn'\], [^\n]{0,1000}?\btype=<class '(\w+(?:\.\w+)+)'>")
 _COMPILE_ID = re.compile(r"!?\d+(?:/\d+)+: ")
 _FAKE_RAISED = re.compile(r"^ *Explanation: Dynamo failed to run FX node .*: got ([A-Z]\w*\(.+\))$", re.MULTILINE)
 _GUARD_COMMENT = re.compile(r"  # (.*?)  # ([^\s:]+):(\d{1,9}) in (\w+)")
