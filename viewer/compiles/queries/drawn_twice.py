@@ -23,11 +23,12 @@ _RUNS = """
     WHERE g.log = ? AND g.compile_id = ? AND g.phase = 'backward' GROUP BY g.graph ORDER BY g.graph
 """
 _DRAWS = re.compile(
-    r'^\s+(\w+)(?:: "[^"]*")? = torch\.ops\.(?:prims\.inductor_seeds?|aten\.(?:rand|randn|randint|randperm|normal'
+    r'^[ \t]+(\w+)(?:: "[^"]*")? = torch\.ops\.(?:prims\.inductor_seeds?|aten\.(?:rand|randn|randint|randperm|normal'
     r"|bernoulli|multinomial|uniform|exponential|native_dropout|rrelu_with_noise)(?:_like|_functional)?)\.",
     re.MULTILINE,
 )
 """A statement that takes new numbers from a generator. Those of `inductor_random` follow from a seed."""
+_WORD = re.compile(r"\w+")
 
 
 class DrawnTwice(NamedTuple):
@@ -68,8 +69,8 @@ def drawn_twice(trace: Trace) -> list[DrawnTwice]:
 def _sources(text: str, names: list[str]) -> list[SourceLine]:
     """Return the lines of the model of the nodes in a graph, or else of what uses them, in order."""
     of_node, found = graph_lines(text).source_of, dict[SourceLine, None]()
-    used = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
+    wanted = set(names)
     for number, line in enumerate(text.splitlines(), 1):
-        if number in of_node and used.search(line):
+        if number in of_node and not wanted.isdisjoint(_WORD.findall(line)):
             found[of_node[number]] = None
     return [*found]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stepscope.viewer.compiles.queries.drawn_twice import DrawnTwice, drawn_twice
-from stepscope.viewer.findings.evidence import Evidence, Timed, as_subject, attributes, compile_page
+from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, as_subject, attributes, compile_page
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.text.formats import plural
@@ -24,6 +24,8 @@ def _finding(evidence: Evidence, one: DrawnTwice, rule: str) -> Finding:
     others = f" and at {plural(len(one.sources) - 1, 'other line')}" if len(one.sources) > 1 else ""
     calls = f"; the backward graph ran in {plural(one.calls, 'call')}" if one.calls else ""
     name = as_subject(one.frame or f"compile {one.compile_id}")
+    nodes = ", ".join([*one.names[:MOST_EXAMPLES], *["…"] * (len(one.names) > MOST_EXAMPLES)])
+    saving = "saving it" if len(one.names) == 1 else "saving them"
     page = compile_page(one.log, one.compile_id)
     return Finding(
         kind="other_recomputation",
@@ -31,14 +33,13 @@ def _finding(evidence: Evidence, one: DrawnTwice, rule: str) -> Finding:
         title=f"The backward pass of {name} draws new random numbers{place(source)}{others} in place of those of the"
         " forward pass, so that its gradients are those of another computation",
         proof=[
-            f"The graphs of both passes have {', '.join(one.names)}, which the partitioner recomputes instead of saving"
-            f" it{calls}.",
+            f"The graphs of both passes have {nodes}, which the partitioner recomputes instead of {saving}{calls}.",
             "With torch._functorch.config.activation_memory_budget below 1 the partitioner also recomputes random"
             f" numbers ({_ISSUE}): set it to 1, or train without dropout.",
         ],
         links=[ProofLink(f"open compile {one.compile_id}", page)],
         rule=rule,
-        evidence={"nodes": one.names, "compile_id": one.compile_id, "calls": one.calls},
+        evidence={"nodes": one.names[:MOST_EXAMPLES], "compile_id": one.compile_id, "calls": one.calls},
         page=page,
         rank=evidence.rank_of(one.log),
         source=source,
