@@ -19,6 +19,9 @@ OUTPUT_CODE = f"{ARTIFACT_PREFIX}output_code_"
 """Beginning of the name of an artifact that is not JSON: ``stepscope_output_code_3`` is the code of graph 3. The
 artifact exists if torch does not log the code itself: the graph was loaded before recording began, is from a backend
 other than Inductor, or its launches cannot be recorded."""
+DEFAULT_DEVICE = ("/torch/utils/_device.py", "\\torch\\utils\\_device.py")
+"""Ends of the name of the file through which the operators of a program pass that has set a default device
+(`torch.set_default_device`)."""
 UNRECORDED = "not recorded"
 """`TensorMeta.dtype` in the first call whose arguments are not recorded any more."""
 FAILED_CALL = " API call failed at "

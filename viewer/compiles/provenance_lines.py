@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stepscope.tracer.wrapper.comments import debug_handle
-from stepscope.viewer.graphs.rows import SourceLine, commented_line
+from stepscope.viewer.graphs.rows import SourceLine, commented_line, of_program
 from stepscope.viewer.text.tracebacks import traceback_frames
 
 _CLASS = re.compile(r"\s*class \S+\(torch\.nn\.Module\):")
@@ -71,7 +71,7 @@ def graph_lines(text: str) -> GraphText:
             continue
         found = commented_line(line)
         if found:
-            source = found
+            source = of_program(found)
         elif line.lstrip().startswith("#"):
             source = None
         else:

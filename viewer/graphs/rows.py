@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from stepscope.tracer.schema.constants import DEFAULT_DEVICE
+
 _COMMENT = re.compile(r"\s*# File: (.+?):(\d{1,9}) in ")
 
 
@@ -36,6 +38,11 @@ def commented_line(text: str) -> SourceLine | None:
     place = _COMMENT.match(text)
     function, named, code = text[place.end() :].partition(", code:") if place else ("", "", "")
     return SourceLine(place[1], int(place[2]), function, code.removeprefix(" ")) if place and named else None
+
+
+def of_program(line: SourceLine | None) -> SourceLine | None:
+    """Return a line, or None for that of torch through which all operators pass if there is a default device."""
+    return None if line is not None and line.file.endswith(DEFAULT_DEVICE) else line
 
 
 InputKind = Literal["parameter", "buffer", "input", "size", "gradient", "saved", "output", "random state"]

@@ -139,6 +139,12 @@ def test_a_prefix_of_a_stack_trace_is_no_frame() -> None:
     assert parse_stack(text) == at(3, "y = x.sin()", "/a.py", "f")
 
 
+def test_lines_through_which_operators_pass_with_a_default_device_are_no_frames() -> None:
+    text = '  File "/a.py", line 3, in f\n    y = x.sin()\n'
+    passed = '  File "/env/torch/utils/_device.py", line 122, in __torch_function__\n    return func(*args, **kwargs)\n'
+    assert parse_stack(text + passed) == at(3, "y = x.sin()", "/a.py", "f")
+
+
 def test_of_many_graphs_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stepscope.tracer.inductor.sources.dynamo_graphs.MOST_KEPT", 2)
     graphs, traced = DynamoGraphs(), torch.fx.symbolic_trace(torch.nn.ReLU())

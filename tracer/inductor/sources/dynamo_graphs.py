@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepscope.tracer.inductor.sources.fx_nodes import module_paths
+from stepscope.tracer.schema.constants import DEFAULT_DEVICE
 from stepscope.tracer.schema.process_ends import Frame
 
 Stack = tuple[Frame, ...]
@@ -80,8 +81,13 @@ def digest(stack: Stack) -> str:
 
 
 def parse_stack(text: str) -> Stack:
-    """Return the frames of a stack trace, outermost first; text before the first frame is ignored."""
-    return tuple(Frame(f, int(line), name.strip(), (code or "").strip()) for f, line, name, code in FRAME.findall(text))
+    """Return the frames of a stack trace, outermost first. Text before the first frame is ignored, as are the frames of
+    torch through which all operators pass if there is a default device."""
+    return tuple(
+        Frame(file, int(line), name.strip(), (code or "").strip())
+        for file, line, name, code in FRAME.findall(text)
+        if not file.endswith(DEFAULT_DEVICE)
+    )
 
 
 def captured(module: Any) -> Captured:

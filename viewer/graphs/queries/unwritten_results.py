@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from stepscope.viewer.graphs.queries.graphs import code_of_graph
 from stepscope.viewer.graphs.queries.program_names import name_in_program
 from stepscope.viewer.graphs.queries.signatures import call_code, code_results
-from stepscope.viewer.graphs.rows import SourceLine, commented_line
+from stepscope.viewer.graphs.rows import SourceLine, commented_line, of_program
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -101,7 +101,7 @@ def left_out(trace: Trace, graph: int) -> tuple[str, SourceLine | None] | None:
     for line in trace.payload(record).decode("utf-8", "replace").splitlines():
         at, called = commented_line(line), _OWN_OPERATOR.search(line)
         if at is not None:
-            source = at
+            source = of_program(at)
         elif called is not None and f"torch.ops.{called[1]}" not in code:
             return called[1], source
     return None
@@ -119,7 +119,7 @@ def allocations(trace: Trace, graph: int) -> list[tuple[str, SourceLine | None]]
     for line in () if re.search(r"\bnan\b", text) else text.splitlines():
         at, called = commented_line(line), _EMPTY.search(line)
         if at is not None:
-            source = at
+            source = of_program(at)
         elif called is not None:
             found[called[1] or called[2], source] = None
     return list(found)
@@ -195,4 +195,4 @@ def _names(call: ast.Call) -> Iterator[str]:
 def _line(text: str, statement: ast.stmt | None) -> SourceLine | None:
     """Return the line of the model that the last comment before a statement names."""
     above = text.splitlines()[: statement.lineno] if statement is not None else ()
-    return next(filter(None, map(commented_line, reversed(above))), None)
+    return of_program(next(filter(None, map(commented_line, reversed(above))), None))
