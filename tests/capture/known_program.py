@@ -183,6 +183,17 @@ def unwritten_elements(is_sick: bool) -> None:
     sums(torch.randn(4, 5))
 
 
+def infinite_constant(is_sick: bool) -> None:
+    """Scale by a constant that is infinite, so that one kernel writes infinities and NaN."""
+
+    @torch.compile
+    def sharp(x: Tensor) -> tuple[Tensor, Tensor]:
+        scaled = x * (float("inf") if is_sick else 2.0)
+        return scaled, scaled - scaled.amax()
+
+    sharp(torch.randn(4, 4).abs())
+
+
 def spread_of_one(is_sick: bool) -> None:
     """Take the standard deviation of a single row, which the backward pass recomputes."""
     layer = torch.nn.Linear(8, 8)
@@ -283,6 +294,7 @@ PROGRAMS: dict[str, Callable[[bool], None]] = {
         drawn_again,
         nan_constant,
         unwritten_elements,
+        infinite_constant,
         spread_of_one,
         unwritten_result,
         left_out_operator,

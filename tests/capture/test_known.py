@@ -92,6 +92,11 @@ def test_elements_that_nothing_wrote_are_told_with_the_line_that_allocates_them(
     assert unwritten["source"]["code"] == "total = torch.empty_like(x)"
 
 
+def test_an_infinity_and_a_nan_from_one_constant_are_one_finding(sick: list[dict[str, Any]]) -> None:
+    constant = the_one(sick, "nonfinite", "comes from an infinite constant in the kernel of ")
+    assert constant["severity"] == "critical"
+
+
 def test_the_backward_of_a_nan_is_no_finding_of_its_own(sick: list[dict[str, Any]]) -> None:
     spread = the_one(sick, "nonfinite", "NaN comes from the std of too few elements")
     assert (

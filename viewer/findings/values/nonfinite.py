@@ -15,10 +15,11 @@ information only if a NaN entered with an input, the launches that read it test 
 ...), and no launch of the log wrote one. Launches of one log that compute the same operators of the same lines of the
 model share a finding. The backward of an operator that makes NaN in the steps in which the operator made it is a part
 of the operator's finding, also if both have it from the same constant. The infinity of an operator whose backward makes
-NaN in the same steps is a part of the NaN's finding. Likewise, a NaN that entered after an infinity had left a graph in
-the same step is a part of the infinity's finding, which is then critical, and an overflow in a call in which another
-overflow becomes NaN is a part of that one's finding. Where values grew from step to step until they became NaN or
-infinite, the finding is of the kind exploding_values instead."""
+NaN in the same steps is a part of the NaN's finding, as is one that a launch has from the same constant as a NaN.
+Likewise, a NaN that entered after an infinity had left a graph in the same step is a part of the infinity's finding,
+which is then critical, and an overflow in a call in which another overflow becomes NaN is a part of that one's finding.
+Where values grew from step to step until they became NaN or infinite, the finding is of the kind exploding_values
+instead."""
 
 from __future__ import annotations
 
@@ -132,6 +133,8 @@ def _without_effects(tracer: Tracer, cases: list[Case]) -> list[Case]:
         if not case.is_nan and back is not None:
             back.forward = case.hop
             told.append(case)
+        elif not case.is_nan and any(one.is_nan and _is_of_one_constant(tracer, one, case) for one in cases):
+            told.append(case)
         elif not case.is_nan and titles.is_overflow(tracer, case.hop):
             call = case.hop.flow.call
             nan = next((one for one in cases if one.grown_from and call == one.hop.flow.call), None)
@@ -153,7 +156,16 @@ def _is_its_backward(tracer: Tracer, case: Case, earlier: Case) -> bool:
         return False
     if operation(backward, bad=bad, backward=True).endswith(f"backward of {name}"):
         return True
-    constant = tracer.constant(earlier.hop)
+    return _has_same_constant(tracer, case, earlier)
+
+
+def _is_of_one_constant(tracer: Tracer, case: Case, other: Case) -> bool:
+    """Return whether one launch made both from the same constant."""
+    return case.hop.flow.launch == other.hop.flow.launch and _has_same_constant(tracer, case, other)
+
+
+def _has_same_constant(tracer: Tracer, case: Case, other: Case) -> bool:
+    constant = tracer.constant(other.hop)
     return constant is not None and constant == tracer.constant(case.hop)
 
 
