@@ -14,6 +14,7 @@ import pytest
 
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.layer_checks import LayerCheck
+from stepscope.tracer.schema.process_ends import End
 from stepscope.viewer.overview.summary import findings, findings_text, summary, summary_text
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_ns
@@ -130,6 +131,16 @@ def test_the_line_of_a_run_is_whole_and_names_the_interpreter_without_its_folder
         " level launches no end record"
     )
     assert ">python3.11 a_program_with_a_long_name.py --rate" in Client(trace).get("/").text
+
+
+def test_a_run_without_graphs_names_the_option_for_packages(opened: Open) -> None:
+    lines = summary_text(opened(LogBuilder().record(run()).record(End("exit", 1)))).split("\n")
+    assert lines[:3] == [
+        "No findings in 0 steps, 0 launches.",
+        "No compiled graph was called. Launches of AOTInductor's packages and of graphs with cpp_wrapper are",
+        "recorded with --aoti launches.",
+    ]
+    assert "--aoti" not in summary_text(opened(LogBuilder().record(run())))
 
 
 def test_a_trace_without_values_names_the_option_that_records_them(opened: Open) -> None:

@@ -30,6 +30,10 @@ MOST_REASONS = 3
 _LEVELS_WITH_VALUES = ("values", "save")
 _BREAKS = ("graph_break", "break_in_hot_loop", "synchronizing_call")
 _NO_VALUES = "Values were not recorded; record with --level values to look for NaN and changed saved tensors."
+_NO_GRAPHS = (
+    "No compiled graph was called. Launches of AOTInductor's packages and of graphs with cpp_wrapper are recorded with"
+    " --aoti launches."
+)
 _NOT_JUDGED = "To look for wrong numbers that are finite, record with --judge first --check-eager."
 
 
@@ -186,6 +190,8 @@ def _notes(meta: dict[str, str], runs: list[RunRow], counts: Counts, compared: b
     notes = [SEEN_AT_BUFFERS] if counts.value_rows else []
     if counts.launches and counts.value_rows is None:
         notes += [_NO_VALUES] if compared or counts.judged_launches is not None else [_NO_VALUES, _NOT_JUDGED]
+    if counts.graphs == 0 and any(run.writer == "stepscope" and run.complete for run in runs):
+        notes.append(_NO_GRAPHS)
     plain = [run for run in runs if run.writer == "torch"]
     if plain and len(plain) == len(runs):
         notes.append("PyTorch wrote this trace without stepscope, so it contains compiles but no steps or launches.")
