@@ -21,11 +21,14 @@ HEAD = (
 DRAW = '        {}: "f32[8][1]cpu" = torch.ops.aten.rand.default([8])\n'
 
 
-def log_of(forward: str, backward: str) -> LogBuilder:
+def log_of(forward: str, backward: str, compiles: int = 1) -> LogBuilder:
     log = LogBuilder().record(run())
-    log.torch("dynamo_start", {"stack": []}, **IDS)
-    for phase, text in (("forward", forward), ("backward", backward)):
-        log.torch(f"aot_{phase}_graph", {}, (HEAD + text).encode(), **IDS)
+    for number in range(compiles):
+        ids = {**IDS, "frame_compile_id": number}
+        log.torch("dynamo_start", {"stack": []}, **ids)
+        for phase, text in (("forward", forward), ("backward", backward)):
+            log.torch(f"aot_{phase}_graph", {}, (HEAD + text).encode(), **ids)
+        log.torch("compilation_metrics", {"co_name": "f", "co_filename": "/src/model.py", "co_firstlineno": 8}, **ids)
     return log
 
 
@@ -46,6 +49,13 @@ def test_what_is_drawn_twice_is_named(opened: Open, count: int, said: str) -> No
     assert finding.proof[0].endswith(said)
     assert finding.source is not None
     assert finding.source.line == 9
+
+
+def test_all_compiles_of_a_function_share_a_finding(opened: Open) -> None:
+    (finding,) = found(opened(log_of(DRAW.format("rand"), DRAW.format("rand"), compiles=3)))
+    assert finding.title.startswith(
+        "The backward pass of f (model.py:8) draws new random numbers (model.py:9) in place"
+    )
 
 
 def test_other_numbers_and_those_that_are_restored_do_not_count(opened: Open) -> None:

@@ -30,7 +30,7 @@ _RANDOM = ("rand", "dropout", "bernoulli", "normal", "seed", "multinomial")
 
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per log and line of the model, at the first call that ran again and differs, and one per
-    compile that draws random numbers anew."""
+    compiled function that draws random numbers anew."""
     again = [*of_drawn_again(evidence, rule_of(__doc__))]
     return [*again, *(_of_calls(evidence.trace) if has_values(evidence.trace) else ())]
 
