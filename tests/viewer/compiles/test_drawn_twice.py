@@ -11,6 +11,7 @@ import pytest
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
+from tests.logs import compile_logs
 from tests.logs.synthetic import LogBuilder, run
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -28,7 +29,7 @@ def log_of(forward: str, backward: str, compiles: int = 1) -> LogBuilder:
         log.torch("dynamo_start", {"stack": []}, **ids)
         for phase, text in (("forward", forward), ("backward", backward)):
             log.torch(f"aot_{phase}_graph", {}, (HEAD + text).encode(), **ids)
-        log.torch("compilation_metrics", {"co_name": "f", "co_filename": "/src/model.py", "co_firstlineno": 8}, **ids)
+        compile_logs.metrics(log, 0, number, co_name="f", co_filename="/src/model.py", co_firstlineno=8)
     return log
 
 
