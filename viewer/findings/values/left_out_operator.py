@@ -10,9 +10,10 @@ from __future__ import annotations
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, rule_of
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.graphs.queries.argument_facts import uninitialised_reads
-from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row
+from stepscope.viewer.graphs.queries.graphs import graph_row
 from stepscope.viewer.graphs.queries.left_out_operators import LeftOutOperator, left_out_operators
 from stepscope.viewer.graphs.queries.unwritten_results import unwritten_results
+from stepscope.viewer.memory.queries.graph_index import named_graph
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
@@ -45,7 +46,6 @@ def _told(trace: Trace) -> set[int]:
 def _finding(evidence: Evidence, of_line: list[LeftOutOperator]) -> Timed:
     first, calls = of_line[0], sum(one.calls for one in of_line)
     graph = graph_row(evidence.trace, first.graph)
-    label = f"graph {graph_label(graph.graph, graph.compile_id, graph.phase)}" if graph is not None else "a graph"
     cached = [_CACHED] if graph is not None and graph.cached else []
     more = f" and of {plural(len(of_line) - 1, 'other graph')}" if len(of_line) > 1 else ""
     return first.start_ns, Finding(
@@ -53,7 +53,7 @@ def _finding(evidence: Evidence, of_line: list[LeftOutOperator]) -> Timed:
         severity="warning",
         title=f"{first.operator}{place(first.source)} was left out of the generated code: it has no result"
         " that is used and declares no argument that it changes",
-        proof=[f"{plural(calls, 'call')} of {label.replace('graph graph', 'graph')}{more} ran without it", *cached],
+        proof=[f"{plural(calls, 'call')} of {named_graph(evidence.trace, first.graph)}{more} ran without it", *cached],
         rule=rule_of(__doc__),
         evidence={**attributes(first, "operator"), "calls": calls},
         page=f"/graphs/{first.graph}",
