@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -38,6 +39,17 @@ def commented_line(text: str) -> SourceLine | None:
     place = _COMMENT.match(text)
     function, named, code = text[place.end() :].partition(", code:") if place else ("", "", "")
     return SourceLine(place[1], int(place[2]), function, code.removeprefix(" ")) if place and named else None
+
+
+def commented_lines(text: str) -> Iterator[tuple[str, SourceLine | None]]:
+    """Yield the lines of a graph's text without those comments, each with the line of the program that the last one
+    names; None before the first one."""
+    source = None
+    for line in text.splitlines():
+        found = commented_line(line)
+        if found is None:
+            yield line, source
+        source = found or source
 
 
 def of_program(line: SourceLine | None) -> SourceLine | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from stepscope.tracer.schema.constants import TORCH_NAMESPACES
 from stepscope.viewer.graphs.queries.graphs import code_of_graph
 from stepscope.viewer.graphs.queries.signatures import call_code
-from stepscope.viewer.graphs.rows import SourceLine, commented_line
+from stepscope.viewer.graphs.rows import SourceLine, commented_lines
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -77,15 +77,12 @@ def without_results(graph: str) -> list[tuple[str, SourceLine | None]]:
     """
     if "torch.ops." not in graph:
         return []
-    lines = graph.splitlines()
-    uses = Counter(_USE.findall("\n".join(line.partition("#")[0] for line in lines)))
+    uses = Counter(_USE.findall("\n".join(line.partition("#")[0] for line in graph.splitlines())))
     found: dict[str, SourceLine | None] = {}
-    source, own = None, set[str]()
-    for line in lines:
-        at, called, allocated = commented_line(line), _CALL.match(line), _ALLOCATION.match(line)
-        if at is not None:
-            source = at
-        elif allocated is not None and uses[allocated[1]] == 1:
+    own = set[str]()
+    for line, source in commented_lines(graph):
+        called, allocated = _CALL.match(line), _ALLOCATION.match(line)
+        if allocated is not None and uses[allocated[1]] == 1:
             own.add(allocated[1])
         elif called is not None and not uses[called[1]] and own.isdisjoint(_USE.findall(called[4])):
             found.setdefault(f"{called[2]}.{called[3]}", source)

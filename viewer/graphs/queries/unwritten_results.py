@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from stepscope.viewer.graphs.queries.graphs import code_of_graph
 from stepscope.viewer.graphs.queries.program_names import name_in_program
 from stepscope.viewer.graphs.queries.signatures import call_code, code_results
-from stepscope.viewer.graphs.rows import SourceLine, commented_line, of_program
+from stepscope.viewer.graphs.rows import SourceLine, commented_line, commented_lines, of_program
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -97,13 +97,10 @@ def left_out(trace: Trace, graph: int) -> tuple[str, SourceLine | None] | None:
     code, record = code_of_graph(trace, graph), sql.number(trace, _DYNAMO, [graph])
     if not code or record is None or sql.number(trace, _PARTS, [graph, record]) != 1:
         return None
-    source = None
-    for line in trace.payload(record).decode("utf-8", "replace").splitlines():
-        at, called = commented_line(line), _OWN_OPERATOR.search(line)
-        if at is not None:
-            source = of_program(at)
-        elif called is not None and f"torch.ops.{called[1]}" not in code:
-            return called[1], source
+    for line, source in commented_lines(trace.payload(record).decode("utf-8", "replace")):
+        called = _OWN_OPERATOR.search(line)
+        if called is not None and f"torch.ops.{called[1]}" not in code:
+            return called[1], of_program(source)
     return None
 
 
@@ -115,13 +112,10 @@ def allocations(trace: Trace, graph: int) -> list[tuple[str, SourceLine | None]]
         return []
     text = trace.payload(record).decode("utf-8", "replace")
     found: dict[tuple[str, SourceLine | None], None] = {}
-    source = None
-    for line in () if re.search(r"\bnan\b", text) else text.splitlines():
-        at, called = commented_line(line), _EMPTY.search(line)
-        if at is not None:
-            source = of_program(at)
-        elif called is not None:
-            found[called[1] or called[2], source] = None
+    for line, source in () if re.search(r"\bnan\b", text) else commented_lines(text):
+        called = _EMPTY.search(line)
+        if called is not None:
+            found[called[1] or called[2], of_program(source)] = None
     return list(found)
 
 

@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from itertools import islice, zip_longest
 from typing import Literal, NamedTuple
 
-from stepscope.viewer.graphs.rows import SourceLine, commented_line
+from stepscope.viewer.graphs.rows import SourceLine, commented_lines
 from stepscope.viewer.ingest.torch_trace.rank_facts import comparable_graph
 from stepscope.viewer.ranks.queries import sequences
 from stepscope.viewer.ranks.queries.compare import Comparer, Kind, Split, at_index, split_collectives, split_strict
@@ -225,11 +225,8 @@ def first_operations(trace: Trace, diff: GraphDiff) -> tuple[Operation | None, O
 
 def _graph_operations(trace: Trace, record: int) -> Iterator[Operation]:
     names: set[str] = set()
-    source = None
-    for line in trace.payload(record).decode("utf-8", "replace").splitlines():
-        comment, operation = commented_line(line), _OPERATION.match(line)
-        if comment:
-            source = comment
+    for line, source in commented_lines(trace.payload(record).decode("utf-8", "replace")):
+        operation = _OPERATION.match(line)
         if operation is None:
             continue
         if not operation[2].isidentifier():  # else it is an input
