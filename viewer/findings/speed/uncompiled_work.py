@@ -50,11 +50,9 @@ def _slow(evidence: Evidence) -> Iterator[Slowness]:
     work = [(run, cost) for run, cost in found if not (has_ranks and _may_wait_for_ranks(cost))]
     for same in grouped(work, _loop_or_place):
         (run, cost), *_ = same
-        others = [other for _, other in same[1:]]
-        part_ns = cost.part_ns + sum(other.part_ns for other in others)
-        yield Slowness(
-            (cost.kind, cost.before, cost.after), run, part_ns, partial(_finding, evidence, run, cost, others)
-        )
+        costs = [one for _, one in same]
+        spent = sum(one.part_ns for one in costs)
+        yield Slowness((cost.kind, cost.before, cost.after), run, spent, partial(_finding, evidence, run, costs, spent))
 
 
 def _loop_or_place(found: tuple[RunSplit, GapCost]) -> Hashable:
@@ -71,8 +69,8 @@ def _may_wait_for_ranks(cost: GapCost) -> bool:
     )
 
 
-def _finding(evidence: Evidence, run: RunSplit, cost: GapCost, others: Sequence[GapCost]) -> Finding:
-    part_ns = cost.part_ns + sum(other.part_ns for other in others)
+def _finding(evidence: Evidence, run: RunSplit, costs: Sequence[GapCost], part_ns: int) -> Finding:
+    cost, *others = costs
     places = dict.fromkeys(other.place for other in others if other.place != cost.place)
     also = "".join(f" and at {place}" for place in places)
     near = cost.after if cost.kind == "outside" else cost.before
