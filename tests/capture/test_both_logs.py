@@ -42,8 +42,13 @@ CHANGES = (
     (r"\d+(\.\d+)?(e[-+]?\d+)?", "N"),
 )
 """What differs between two runs of a program: times, addresses, names that were drawn by lot or made of such."""
-ASKED = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "INDUCTOR_PROVENANCE": "1"}
-"""A recorder has Inductor write provenance into code and log, into torch's log too: here every run asks for it."""
+ASKED = {
+    "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
+    "INDUCTOR_PROVENANCE": "1",
+    "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
+}
+"""A recorder has Inductor write provenance into code and log, into torch's log too: here every run asks for it.
+Precompiled headers lie in one folder for all processes of a user: only the first run would record their compilation."""
 
 
 @dataclass(frozen=True)
