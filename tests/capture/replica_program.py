@@ -4,7 +4,9 @@
 ``model.module`` from the third step on, so that gradients are no longer averaged, and ``sharded`` gives each rank a
 parameter of its own that DistributedDataParallel is told to ignore. ``buffers`` lets statistics of a batch norm differ,
 and ``two`` trains a second module, of the same class, with another learning rate on the last rank. ``averaged``
-averages the gradients without DistributedDataParallel, and ``forgotten`` all but those of the last layer.
+averages the gradients without DistributedDataParallel, and ``forgotten`` all but those of the last layer. Each rank has
+drawn its parameters from a seed of its own in ``other_seeds``, where gradients are averaged, and in ``apart``, where
+they are not.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ class Net(nn.Module):
         return y
 
 
-def train_by_hand(forgets: bool) -> None:
+def train_by_hand(what: str) -> None:
+    torch.manual_seed(dist.get_rank() if what in ("other_seeds", "apart") else 0)
     model = Net()
     compiled, optimizer = torch.compile(model), torch.optim.SGD(model.parameters(), 0.1)
     torch.manual_seed(dist.get_rank())
@@ -38,16 +41,15 @@ def train_by_hand(forgets: bool) -> None:
         optimizer.zero_grad()
         compiled(torch.randn(32, 8)).square().mean().backward()
         for name, one in model.named_parameters():
-            if not forgets or "head" not in name:
+            if what != "apart" and not (what == "forgotten" and "head" in name):
                 dist.all_reduce(one.grad)
         optimizer.step()
 
 
 def main(what: str) -> None:
     dist.init_process_group("gloo")
-    if what in ("averaged", "forgotten"):
-        torch.manual_seed(0)
-        train_by_hand(what == "forgotten")
+    if what in ("averaged", "forgotten", "other_seeds", "apart"):
+        train_by_hand(what)
         dist.barrier()  # no rank ends while another one still talks to it
         dist.destroy_process_group()
         return

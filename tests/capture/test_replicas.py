@@ -66,6 +66,13 @@ def test_gradients_that_the_program_forgets_to_average(tmp_path: Path) -> None:
     assert finding["proof"][-1].endswith("stay equal on all ranks: gradients are averaged")
 
 
-@pytest.mark.parametrize(("what", "ranks"), [("healthy", 3), ("sharded", 2), ("averaged", 2)])
+def test_averaged_gradients_of_ranks_that_began_with_other_values(tmp_path: Path) -> None:
+    (finding,) = found("other_seeds", 2, tmp_path)
+    assert (finding["severity"], finding["step"], finding["evidence"]["parameters"]) == ("warning", 0, 4)
+    assert "and 3 other parameters have different values on 2 ranks" in finding["title"]
+    assert "the ranks began with different values" in finding["proof"][-1]
+
+
+@pytest.mark.parametrize(("what", "ranks"), [("healthy", 3), ("sharded", 2), ("averaged", 2), ("apart", 2)])
 def test_ranks_that_may_differ_or_agree_have_no_finding(what: str, ranks: int, tmp_path: Path) -> None:
     assert found(what, ranks, tmp_path) == []

@@ -2,7 +2,7 @@
 
 $ stepscope run --level values -m torch.distributed.run --standalone --nproc-per-node 2 replica_difference.py
 critical: The replicated parameter self.weight (primals_1) (replica_difference.py:22) has different values on 2 ranks
-from step 1 on; it was equal on all ranks before
+from step 1 on; all ranks had equal values before
 """
 
 import sys

@@ -5,7 +5,8 @@ differ from those of most ranks, if most ranks agree. Gradients that were not av
 program called the wrapped module itself or left out the average, as are other values at the start, and a change that
 one rank made. Where the program averages gradients without DistributedDataParallel, the finding is a warning: some
 parameters of a graph were equal on all ranks and then differ, while others change and stay equal, and none differed
-from the start, as the parts of a tensor do. Buffers, such as the statistics of a batch norm, are compared if
+from the start, as the parts of a tensor do; or parameters differ from the start, and the mean of each changes by the
+same amount on all ranks in each step. Buffers, such as the statistics of a batch norm, are compared if
 DistributedDataParallel is told not to broadcast them; they are reported for information, because ranks only evaluate
 differently. Parameters that DistributedDataParallel is told to ignore, sharded ones, gradients, and models whose hook
 averages parameters from time to time are not compared. Where it wraps several modules, ranks must have been equal once,
@@ -21,17 +22,12 @@ from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.ranks.queries.replicas import Replica, Team, differing_replicas, partly_differing
+from stepscope.viewer.ranks.queries.replicas import Replica, Team, differing_replicas, unwrapped_replicas
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
 from stepscope.viewer.values.queries.values import has_values, values_of
 
-_WHAT = {
-    (False, False): "The replicated parameter",
-    (True, False): "The buffer",
-    (False, True): "The parameter",
-}
 SUMMARY = "A parameter differs between ranks that should hold the same"
 
 
@@ -40,14 +36,15 @@ def find(evidence: Evidence) -> list[Timed]:
     trace = evidence.trace
     if not has_values(trace):
         return []
-    by_program = partly_differing(trace).items()
+    by_program = unwrapped_replicas(trace).items()
     return [
         *(_finding(evidence, team, found) for team, found in differing_replicas(trace).items()),
         *(_finding(evidence, team, found, alike) for team, (found, alike) in by_program),
     ]
 
 
-def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], alike: int = 0) -> Timed:
+def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], alike: int | None = None) -> Timed:
+    """Return the finding; `alike` is the number of parameters that stay equal without DistributedDataParallel."""
     trace, replicas = evidence.trace, found[0]
     rank_of = {one.log: evidence.rank_of(one.log) for one in replicas}
     ((usual, count), *_) = Counter(one.digest for one in replicas).most_common()
@@ -62,9 +59,9 @@ def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], alike: 
     proof = [_content(trace, name, one, rank_of[one.log]) for one in (here, there)]
     return where.time_unix_ns, Finding(
         kind="replica_difference",
-        severity="info" if team.are_buffers else "warning" if alike else "critical",
-        title=_title(f"{_WHAT[team.are_buffers, alike > 0]} {name}{place(source)}", odd, len(replicas), is_split, here),
-        proof=[*proof, *_reasons(team, alike)],
+        severity="info" if team.are_buffers else "critical" if alike is None else "warning",
+        title=_title(_what(team, f"{name}{place(source)}", len(found) - 1), odd, len(replicas), is_split, here),
+        proof=[*proof, *_reasons(team, found, alike)],
         links=[open_launch(here.launch), open_launch(there.launch)],
         rule=rule_of(__doc__),
         evidence={
@@ -74,7 +71,7 @@ def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], alike: 
             "parameters": len(found),
             "other_parameters": names_text([one[0].parameter for one in found[1:]]),
             "training_step": here.place,
-            "parameters_that_stay_equal": alike or None,
+            "parameters_that_stay_equal": alike,
         },
         page=f"/steps/{here.step}?log={here.log}&launch={here.launch}",
         rank=rank_of[here.log],
@@ -89,20 +86,34 @@ def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], alike: 
     )
 
 
-def _reasons(team: Team, alike: int) -> list[str]:
+def _reasons(team: Team, found: list[list[Replica]], alike: int | None) -> list[str]:
     if team.are_buffers:
         return ["DistributedDataParallel is told not to broadcast buffers, so that each rank evaluates with its own."]
-    others = f"{plural(alike, 'other parameter')} of the graph {'change' if alike > 1 else 'changes'} in training"
-    return [f"{others} and {'stay' if alike > 1 else 'stays'} equal on all ranks: gradients are averaged"] * (alike > 0)
+    if alike is None:
+        return []
+    if alike:
+        others = f"{plural(alike, 'other parameter')} of the graph {'change' if alike > 1 else 'changes'} in training"
+        return [f"{others} and {'stay' if alike > 1 else 'stays'} equal on all ranks: gradients are averaged"]
+    what = "Each of the parameters that differ changes" if len(found) > 1 else "The parameter changes"
+    return [
+        f"{what} by the same amount on all ranks in each step: gradients are averaged, but the ranks began with "
+        "different values. Broadcast the parameters once before the training, as DistributedDataParallel does."
+    ]
+
+
+def _what(team: Team, name: str, others: int) -> str:
+    kind = "buffer" if team.are_buffers else "parameter"
+    whole = f"The {'replicated ' * (team.wrapper >= 0 and not team.are_buffers)}{kind} {name}"
+    return f"{whole} and {plural(others, f'other {kind}')} have" if others else f"{whole} has"
 
 
 def _title(what: str, odd: list[int], count: int, is_split: bool, here: Replica) -> str:
-    """Return what differs, on which of `count` ranks, and since when; `odd` ranks are those without the usual value."""
+    """Return what has different values on which of `count` ranks since when; `odd` ranks lack the usual value."""
     ranks = f"rank{'s' if len(odd) > 1 else ''} {names_text([*map(str, odd)])}"
-    where = f"has different values on {ranks} than on the other {count - len(odd)} ranks"
+    where = f"different values on {ranks} than on the other {count - len(odd)} ranks"
     if not is_split:
-        where = f"has different values on {count} ranks"
-    since = "; it was equal on all ranks before" if here.was_equal else ", which is the first step that was compared"
+        where = f"different values on {count} ranks"
+    since = "; all ranks had equal values before" if here.was_equal else ", which is the first step that was compared"
     return f"{what} {where} from step {here.step} on{since}"
 
 

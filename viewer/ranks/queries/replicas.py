@@ -25,6 +25,10 @@ class Team(NamedTuple):
 
 
 _LEAST_RANKS = 2
+_LEAST_CHANGE = 2e-3
+"""Smallest change of a mean, as a share of the mean, that its digits show."""
+_MOST_SPREAD = 0.05
+_LEAST_CHANGES = 4
 _GRAPHS = """
     SELECT g.graph, r.expressions, r.parameters, r.ranks, coalesce(r.wrapper, 0) AS wrapper,
            coalesce(r.buffer_expressions, '[]') AS buffer_expressions, coalesce(r.buffers, '[]') AS buffers
@@ -45,7 +49,7 @@ _FIRST = """
         FROM (SELECT DISTINCT log, step FROM calls WHERE list_contains($5, graph)) c
     ), first AS (
         SELECT u.team, u.parameter, t.place, v.log, v.step, v.launch, v.value, v.site, v.argument, v.dtype, v.numel,
-               v.digest
+               v.digest, v.mean
         FROM value_rows v JOIN used u ON u.site = v.site AND u.argument = v.argument
         JOIN trained t ON t.log = v.log AND t.step = v.step
         WHERE v.moment = 'before' AND v.skipped IS NULL AND v.digest IS NOT NULL
@@ -59,7 +63,7 @@ _DIFFERENT = f"""{_FIRST}, compared AS (
     ), earliest AS (
         SELECT * FROM compared WHERE differs QUALIFY place = min(place) OVER (PARTITION BY team)
     )
-    SELECT f.* EXCLUDE (dtype, numel), e.was_equal FROM first f JOIN earliest e USING (team, parameter, place)
+    SELECT f.* EXCLUDE (dtype, numel, mean), e.was_equal FROM first f JOIN earliest e USING (team, parameter, place)
     ORDER BY f.team, f.parameter, f.log
 """
 # Parameters that change and that all ranks hold alike in every step.
@@ -67,8 +71,21 @@ _ALIKE = f"""{_FIRST}, alike AS (
         SELECT team, parameter, place, count(DISTINCT digest) = 1 AND count(*) = $6 AS is_alike, min(digest) AS digest
         FROM first GROUP BY team, parameter, place
     )
-    SELECT team, parameter FROM alike GROUP BY team, parameter
+    SELECT team FROM alike GROUP BY team, parameter
     HAVING bool_and(is_alike) AND count(DISTINCT digest) > 1
+"""
+# What the mean of a parameter changes by from one step to the next, where it is much more than the rounding of means.
+_MOVED = f"""{_FIRST}, moved AS (
+        SELECT team, parameter, place, log, mean, mean - lag(mean) OVER (
+                   PARTITION BY team, parameter, log ORDER BY place) AS change
+        FROM first
+    ), compared AS (
+        SELECT team, min(change) AS least, max(change) AS most FROM moved GROUP BY team, parameter, place
+        HAVING count(change) = $6 AND greatest(abs(least), abs(most)) > {_LEAST_CHANGE} * max(abs(mean))
+    )
+    SELECT team FROM compared GROUP BY team
+    HAVING count(*) >= {_LEAST_CHANGES}
+       AND bool_and(most - least <= {_MOST_SPREAD} * greatest(abs(least), abs(most)))
 """
 _TRAINED = """
     SELECT graph, compile_id FROM graphs
@@ -111,10 +128,13 @@ def differing_replicas(trace: Trace) -> dict[Team, list[list[Replica]]]:
     return {team: found[team] for team in chosen.values()}
 
 
-def partly_differing(trace: Trace) -> dict[Team, tuple[list[list[Replica]], int]]:
-    """Return, where no DistributedDataParallel is known, the parameters of each frame that all ranks held alike until
-    some step, and the number of those that change and stay alike. Nothing is returned if some differ from the start, as
-    the parts of one tensor do."""
+def unwrapped_replicas(trace: Trace) -> dict[Team, tuple[list[list[Replica]], int]]:
+    """Return, where no DistributedDataParallel is known, the parameters of each frame that all ranks should hold alike
+    and do not, and the number of those that change and stay alike.
+
+    They were alike until some step, while others stay alike; or they differ from the start and change by equal amounts,
+    as averaged gradients change them; the number is 0 then. Others that differ from the start may be the parts of one
+    tensor, and nothing is returned of a program that has such."""
     logs = [row.log for row in rank_rows(trace) if row.compared]
     if len(logs) < _LEAST_RANKS or sql.has_rows(trace, "replicated_parameters"):
         return {}
@@ -125,9 +145,12 @@ def partly_differing(trace: Trace) -> dict[Team, tuple[list[list[Replica]], int]
         known = program_names(trace, graph).items()
         names[graph] = {key: (one.name, team) for key, one in known if one.name and one.kind == "parameter"}
     found = _differing(trace, names)
-    if not all(parameter[0].was_equal for parameters in found.values() for parameter in parameters):
+    if not found:
         return {}
-    alike = _alike(trace, names, len(logs)) if found else Counter()
+    if not all(parameter[0].was_equal for parameters in found.values() for parameter in parameters):
+        moved = _teams_of(trace, _MOVED, names, len(logs))
+        return {team: (parameters, 0) for team, parameters in found.items() if moved[team]}
+    alike = _teams_of(trace, _ALIKE, names, len(logs))
     return {team: (parameters, alike[team]) for team, parameters in found.items() if alike[team]}
 
 
@@ -160,10 +183,12 @@ def _differing(trace: Trace, names: Mapping[int, Mapping[str, tuple[str, Team]]]
     return {team: [*parameters.values()] for team, parameters in found.items()}
 
 
-def _alike(trace: Trace, names: Mapping[int, Mapping[str, tuple[str, Team]]], logs: int) -> Counter[Team]:
+def _teams_of(
+    trace: Trace, query: str, names: Mapping[int, Mapping[str, tuple[str, Team]]], logs: int
+) -> Counter[Team]:
+    """Return how many rows a query of parameters on all ranks has for each team."""
     teams, columns = _used(trace, names)
-    rows = sql.rows(trace, _ALIKE, [*columns, list(names), logs])
-    return Counter(teams[team] for team, _ in rows)
+    return Counter(teams[row[0]] for row in sql.rows(trace, query, [*columns, list(names), logs]))
 
 
 def _used(trace: Trace, names: Mapping[int, Mapping[str, tuple[str, Team]]]) -> tuple[list[Team], list[list[Any]]]:
