@@ -41,7 +41,7 @@ PLANTED = (
     Planted("slower_kernels", "slower_kernels", "torch.sin(x * 1.1)", "From step 16 on, kernels take"),
     Planted("slow_choice", "slow_choice", "torch.bmm(rows, one)", "is in use, which the autotuner measured"),
     Planted("slow_shape", "slow_shape", "torch.fft.rfft(x)", "for x.size()[1] = 8,191 as for x.size()[1] = 8,192"),
-    Planted("slow_rank", "slow_rank", None, "Rank 1 spends"),
+    Planted("slow_rank", "slow_rank", "planted(lambda: time.sleep(0.02))", "Rank 1 spends"),
 )
 
 

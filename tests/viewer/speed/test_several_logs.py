@@ -10,7 +10,7 @@ import pytest
 
 from stepscope.tracer.schema.launches import CallGaps, Calls, Launches
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import CallSite, DataWait, StepMarks
+from stepscope.tracer.schema.steps import CallSite, DataWait, LineSamples, SampledLines, StepMarks
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.evidence import Evidence
 from stepscope.viewer.findings.speed import data_waits, growing_sequence, host_bound, slow_rank
@@ -124,6 +124,17 @@ def test_a_slow_rank_names_the_calls_around_its_work(tmp_path: Path) -> None:
     )
     assert slow.source is not None
     assert slow.source.line == 7
+
+
+def test_a_slow_rank_names_the_line_with_most_samples(tmp_path: Path) -> None:
+    slow = steps_of(1, step_ms=20, call_ms=4)
+    slow.record(SampledLines(0, ["/src/disk.py"], [3], ["read"], ["return file.read()"]))
+    for step in range(1, 10):
+        slow.record(LineSamples([MAIN] * 3, [MONOTONIC_NS + (20 * step + at) * MS for at in (2, 3, 4)], [0] * 3))
+    found = findings(ranks(tmp_path, [steps_of(0, step_ms=20, call_ms=4, after_ms=13), slow]))["slow_rank"]
+    assert ", mostly at disk.py:3, and the other rank spends 3.00 ms" in found.title
+    assert found.proof[0].endswith("the program is at disk.py:3 in read: return file.read()")
+    assert (found.source.file, found.source.line) == ("/src/disk.py", 3) if found.source else False
 
 
 def test_a_slow_rank_names_the_kernel_that_differs_most(tmp_path: Path) -> None:

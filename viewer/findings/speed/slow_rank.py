@@ -7,7 +7,8 @@ own; if they take less than five sixths of that, the ranks do not wait for each 
 are left out if compiled graphs contain collectives, because waiting in them is time of kernels. Typical steps are those
 of medium duration in which nothing was compiled; each rank needs four. There is one finding per run, about the largest
 difference; it is a warning. It names where the rank spends this part: the kernel whose time differs most from that of
-the other ranks, the line of the graph break, that which waits for data, or the calls before and after its work."""
+the other ranks, the line of the graph break, that which waits for data, or the calls before and after its work, with
+the line of the program in which at least half of the samples of this time are."""
 
 from __future__ import annotations
 
@@ -25,12 +26,15 @@ from stepscope.viewer.findings.speed.costs import (
     steps_of_runs,
     time_of,
 )
+from stepscope.viewer.findings.speed.hot_lines import mostly, samples_text
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.speed.queries.data_waits import longest_waits
+from stepscope.viewer.speed.queries.gap_lines import HotLine, hot_line
 from stepscope.viewer.speed.queries.gaps import computed_in_gaps, costs_of_gaps
 from stepscope.viewer.speed.queries.graph_places import graph_places
 from stepscope.viewer.speed.queries.launch_costs import SiteCost, has_collectives, kernel_costs
+from stepscope.viewer.speed.queries.splits import step_gaps
 from stepscope.viewer.speed.queries.verdict import share_text
 from stepscope.viewer.speed.rows import PART_NAMES, PartKind, RunSplit
 from stepscope.viewer.text.formats import format_ns
@@ -111,6 +115,7 @@ class _Place(NamedTuple):
     source: SourceLine | None = None
     kernel: str | None = None
     launch: int | None = None
+    hot: HotLine | None = None
 
 
 def _place(evidence: Evidence, most: _Excess, runs: list[RunSplit]) -> _Place:
@@ -128,8 +133,13 @@ def _place(evidence: Evidence, most: _Excess, runs: list[RunSplit]) -> _Place:
         longest = next((cost for cost in costs if cost.kind == "outside"), None)
         if longest is not None:
             near = longest.after or longest.before
-            return _Place(f", most of it {longest.where}", near.source if near else None)
+            hot = hot_line(evidence.trace, run.log, longest.spans)
+            return _between(longest.where, near.source if near else None, hot)
     return _computed(evidence, run, runs) if most.kind is None else _Place()
+
+
+def _between(where: str, source: SourceLine | None, hot: HotLine | None) -> _Place:
+    return _Place(f", most of it {where}{mostly(hot)}", hot.source if hot else source, hot=hot)
 
 
 def _computed(evidence: Evidence, run: RunSplit, runs: list[RunSplit]) -> _Place:
@@ -143,7 +153,10 @@ def _computed(evidence: Evidence, run: RunSplit, runs: list[RunSplit]) -> _Place
         return times[run.log][key] - median(of.get(key, 0) for log, of in times.items() if log != run.log)
 
     before, after = max(gaps[run.log], key=excess)
-    return _Place(f", most of it between {texts[before]} and the next call, {texts[after]}", places[before].source)
+    apart = step_gaps(evidence.trace, run.log, steady_steps(evidence, run).steps)
+    spans = [gap.span for gap in apart if (gap.before, gap.after) == (before, after)]
+    hot = hot_line(evidence.trace, run.log, spans)
+    return _between(f"between {texts[before]} and the next call, {texts[after]}", places[before].source, hot)
 
 
 def _kernel(evidence: Evidence, run: RunSplit, runs: list[RunSplit]) -> _Place:
@@ -175,6 +188,7 @@ def _finding(evidence: Evidence, most: _Excess, runs: list[RunSplit]) -> Finding
         rule=rule_of(__doc__),
         evidence={**facts_of(run, most.excess_ns), "part": PART_NAMES[most.kind] if most.kind else how,
                   "own_ns": most.own_ns, "others_ns": most.others_ns, "ranks": len(runs)},
+        proof=samples_text(place.hot),
         page=f"/launches/{place.launch}" if place.launch is not None else step_page(evidence, run),
         rank=run.rank,
         log=run.log,
