@@ -110,6 +110,8 @@ class GraphHooks:
         self._device_index = int(self._device.rpartition(":")[2]) if self._device is not None else None
         self._calls = 0
         self._layouts = CallLayouts(graph.graph, points, expected)
+        self._sharings = 0
+        """Number of the last way in which inputs shared storages; for each, arguments are described again."""
         self._observed_by: tuple[Tracker, Callable[[GraphCall, int, Sequence[Any]], None]] | None = None
 
     def begin(self, function: int, plan: int = 0) -> GraphCall:
@@ -277,6 +279,10 @@ class GraphHooks:
     def lay_out(self, call: GraphCall, tracker: Tracker) -> None:
         """Write the lifetime layout of `call` if it is new."""
         call.layout = self._layouts.of(call, tracker, self.sink.layout)
+        if self._layouts.sharings_after_first != self._sharings:
+            self._sharings = self._layouts.sharings_after_first
+            self._look[:] = b"\x01" * len(self._look)
+            self._wanted = self._look
 
     def _observer_ns(self) -> int:
         """Return the time that a compiled observer has taken, or 0: `see_storages` adds its own time to the call."""
@@ -339,7 +345,7 @@ class GraphHooks:
     def _record(self, call: GraphCall, site: int, values: Sequence[object], first: int) -> None:
         started = perf_counter_ns()
         try:
-            form = tuple(signature_of(value) for value in values)
+            form = self._sharings, *map(signature_of, values)
             record = self._forms.record_of(call.number, site, first, form, lambda: described(first, values))
             if isinstance(record, Tensors):
                 self.sink.tensors(record)

@@ -32,7 +32,8 @@ class TensorMeta:
 @dataclass(frozen=True)
 class Tensors(Record):
     """The arguments of one launch site as a call saw them. The record is written for the first call, and again for
-    dtypes, sizes or strides that were not seen before. Addresses, offsets and storages are those of this call."""
+    dtypes, sizes or strides that were not seen before, and in the call after one in which inputs of the graph shared
+    storages in a way that was not seen before. Addresses, offsets and storages are those of this call."""
 
     KIND: ClassVar[str] = "tensors"
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _OF_RECORDERS = (
     "judged.wrong_kernel", "judged.clobbered_input", "judged.eager_rounding", "judged.layer_difference",
-    "values.nonfinite", "values.uninitialised_read", "values.storage_overlap", "values.changed_without_writer",
+    "values.nonfinite", "values.uninitialised_read", "values.storage_overlap", "values.overlapping_inputs",
+    "values.changed_without_writer",
     "values.red_zone_write",
     "values.nondeterministic", "values.changed_saved_tensor", "values.other_recomputation", "values.hidden_alias",
     "values.unwritten_result", "values.left_out_operator", "values.misread_dtype",

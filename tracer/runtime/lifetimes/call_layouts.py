@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any, Protocol
 from weakref import ref
@@ -20,7 +20,7 @@ from stepscope.tracer.runtime.lifetimes.mismatches import (
     describe_mismatches,
     to_record,
 )
-from stepscope.tracer.runtime.lifetimes.tracker import Tracker, close
+from stepscope.tracer.runtime.lifetimes.tracker import Event, Tracker, close
 from stepscope.tracer.schema.memory import LifetimeLayout, LifetimeMismatch
 from stepscope.tracer.schema.ring_format import UNFINISHED
 from stepscope.tracer.wrapper.expectations import Expectations
@@ -28,6 +28,8 @@ from stepscope.tracer.wrapper.parsed import PointStorages
 
 MOST_LAYOUTS = 512
 """Maximum number of layouts remembered per graph; with dynamic shapes, each request may have a new one."""
+MOST_SHARINGS = 8
+"""Maximum number of sets of inputs with shared storages that are told apart for each function."""
 MOST_TOLD = 64
 """Maximum number of different mismatches per graph for which holders are searched."""
 
@@ -53,6 +55,10 @@ class CallLayouts:
         self._told: set[frozenset[tuple[str, str]]] = set()
         self._tracker: Tracker | None = None
         self._numbers: dict[tuple[int, bool, bool, object], int] = {}
+        self._sharings: dict[int, set[frozenset[str]]] = {}
+        """For each function, the sets of inputs that had no storage of their own in a call."""
+        self.sharings_after_first = 0
+        """Number of such sets, without the first one of each function."""
 
     def frees_inputs(self, function: int) -> bool:
         return function < len(self._expected) and bool(self._expected[function].inputs)
@@ -145,11 +151,21 @@ class CallLayouts:
             number = self._numbers[key] = next(_layout_numbers)
             layout = LayoutBuilder(number, self._graph, call.function, self._points).add(call.life.events)
             write(layout)
+            self._see_sharing(call.function, call.life.events)
             if compares:
                 self._compare(call, layout)
             if call.found is not None:
                 write(to_record(layout, call.number, call.found.mismatches, call.found.holders))
         return number
+
+    def _see_sharing(self, function: int, events: Iterable[Event]) -> None:
+        begun = ((self._points[event[0]], event[2:]) for event in events if event[0] >= 0)
+        inputs = (zip(point.names, entries, strict=True) for point, entries in begun if point.kind == "input")
+        shared = frozenset(name for pairs in inputs for name, entry in pairs if entry is None)
+        seen = self._sharings.setdefault(function, set())
+        if seen and shared not in seen and len(seen) < MOST_SHARINGS:
+            self.sharings_after_first += 1
+        seen.add(shared)
 
     def _compare(self, call: GraphCall, layout: LifetimeLayout) -> None:
         found = compare(layout, self._expected[call.function], call.owned)

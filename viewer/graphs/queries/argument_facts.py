@@ -112,10 +112,10 @@ def shared_memory(trace: Trace) -> list[list[SharedMemory]]:
     """Return, for each launch site that ran, its pairs of a read and a written argument on the same memory."""
     sites: defaultdict[int, list[SharedMemory]] = defaultdict(list)
     for row in sql.named(trace, _SHARED, [list(_KINDS), list(_GENERATED)]):
-        row |= {side: _view(row[side]) for side in ("read", "written")}
+        row |= {side: view_of(row[side]) for side in ("read", "written")}
         sites[row["site"]].append(SharedMemory(**row))
     return list(sites.values())
 
 
-def _view(stored: dict[str, Any]) -> View:
+def view_of(stored: dict[str, Any]) -> View:
     return View(**{**stored, "size": sql.json_value(stored["size"]), "stride": sql.json_value(stored["stride"])})
