@@ -41,7 +41,7 @@ _ARGUMENTS = """
 """
 # The steps of a log in which it trains are counted, since a rank may evaluate alone between them. A parameter keeps its
 # value within such a step, so that the first value of each is compared.
-_FIRST = """
+FIRST_VALUES = """
     WITH used AS (
         SELECT unnest($1) AS site, unnest($2) AS argument, unnest($3) AS parameter, unnest($4) AS team
     ), trained AS (
@@ -56,7 +56,7 @@ _FIRST = """
         QUALIFY v.value = min(v.value) OVER (PARTITION BY u.team, u.parameter, v.log, v.step)
     )
 """
-_DIFFERENT = f"""{_FIRST}, compared AS (
+_DIFFERENT = f"""{FIRST_VALUES}, compared AS (
         SELECT team, parameter, place, count(DISTINCT digest) > 1 AS differs,
                min(place) OVER (PARTITION BY team, parameter) < place AS was_equal
         FROM first GROUP BY team, parameter, place, dtype, numel HAVING count(*) > 1
@@ -67,7 +67,7 @@ _DIFFERENT = f"""{_FIRST}, compared AS (
     ORDER BY f.team, f.parameter, f.log
 """
 # Parameters that change and that all ranks hold alike in every step.
-_ALIKE = f"""{_FIRST}, alike AS (
+_ALIKE = f"""{FIRST_VALUES}, alike AS (
         SELECT team, parameter, place, count(DISTINCT digest) = 1 AND count(*) = $6 AS is_alike, min(digest) AS digest
         FROM first GROUP BY team, parameter, place
     )
@@ -75,7 +75,7 @@ _ALIKE = f"""{_FIRST}, alike AS (
     HAVING bool_and(is_alike) AND count(DISTINCT digest) > 1
 """
 # What the mean of a parameter changes by from one step to the next, where it is much more than the rounding of means.
-_MOVED = f"""{_FIRST}, moved AS (
+_MOVED = f"""{FIRST_VALUES}, moved AS (
         SELECT team, parameter, place, log, mean, mean - lag(mean) OVER (
                    PARTITION BY team, parameter, log ORDER BY place) AS change
         FROM first
@@ -174,7 +174,7 @@ def _names(trace: Trace) -> dict[int, dict[str, tuple[str, Team]]]:
 
 def _differing(trace: Trace, names: Mapping[int, Mapping[str, tuple[str, Team]]]) -> dict[Team, list[list[Replica]]]:
     """Return the parameters of each team that differ in the first step in which any does."""
-    teams, columns = _used(trace, names)
+    teams, columns = arguments_named(trace, names)
     if not columns:
         return {}
     found: dict[Team, dict[str, list[Replica]]] = defaultdict(lambda: defaultdict(list))
@@ -187,11 +187,13 @@ def _teams_of(
     trace: Trace, query: str, names: Mapping[int, Mapping[str, tuple[str, Team]]], logs: int
 ) -> Counter[Team]:
     """Return how many rows a query of parameters on all ranks has for each team."""
-    teams, columns = _used(trace, names)
+    teams, columns = arguments_named(trace, names)
     return Counter(teams[row[0]] for row in sql.rows(trace, query, [*columns, list(names), logs]))
 
 
-def _used(trace: Trace, names: Mapping[int, Mapping[str, tuple[str, Team]]]) -> tuple[list[Team], list[list[Any]]]:
+def arguments_named(
+    trace: Trace, names: Mapping[int, Mapping[str, tuple[str, Team]]]
+) -> tuple[list[Team], list[list[Any]]]:
     """Return the teams, and columns of the arguments that are their parameters: site, argument, parameter, team."""
     teams = sorted({team for found in names.values() for _, team in found.values()})
     number = {team: position for position, team in enumerate(teams)}
