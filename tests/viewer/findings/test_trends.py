@@ -227,9 +227,12 @@ def test_parameters_without_gradients(
     assert any("first.b" in said for said in finding.proof) == ("first.b" in names)
 
 
-def with_rates(rates: Sequence[float], lines: Sequence[int] = (9,), steps: int = 40) -> LogBuilder:
-    """Training steps of 10 ms, of which each begins with one of the rates that are recorded, until there are none."""
-    start, step_ns = MONOTONIC_NS + 1_000_000_000, 10_000_000
+def with_rates(
+    rates: Sequence[float], lines: Sequence[int] = (9,), steps: int = 40, first_ms: float = 1_000, step_ms: int = 10
+) -> LogBuilder:
+    """Training steps, of which each has one of the rates, until there are none. The rates are recorded before the first
+    step, because two records are a millisecond apart."""
+    start, step_ns = MONOTONIC_NS + int(first_ms * 1e6), step_ms * 1_000_000
     log = LogBuilder().record(run(guesses_steps=True)).record(graph())
     for step in range(steps):
         for line in lines if step < len(rates) else ():
@@ -251,8 +254,34 @@ def test_a_learning_rate_that_falls_to_almost_nothing(opened: Open) -> None:
     assert finding.title.startswith("The learning rate of SGD (train.py:9) fell from 0.1 to 1e-13, so that the last ")
 
 
-@pytest.mark.parametrize("rates", [[0.1, 1e-5, 1e-8], [0.1, 1e-9, 0.1], [0.1, 1e-9, 0.0], [1e-10, 1e-5, 0.1]], ids=str)
-def test_rates_that_stay_high_rise_again_or_are_zero_have_no_finding(opened: Open, rates: list[float]) -> None:
+def test_a_learning_rate_that_falls_to_zero(opened: Open) -> None:
+    (finding,) = vanished(opened(with_rates([0.1, 1e-9, 0.0])))
+    assert " fell from 0.1 to 0, so that the last " in finding.title
+    assert finding.title.endswith(" of 40 training steps change no parameter")
+
+
+def in_time(rates: Sequence[float]) -> LogBuilder:
+    """Training steps, in the middle of which their rates are recorded."""
+    return with_rates(rates, steps=len(rates), first_ms=2.5, step_ms=3)
+
+
+def test_a_learning_rate_that_is_zero_in_many_steps_before_it_rises(opened: Open) -> None:
+    (finding,) = vanished(opened(in_time([*[0.0] * 12, *[0.1] * 28])))
+    assert (finding.severity, finding.source and finding.source.line) == ("warning", 9)
+    assert finding.title == (
+        "The learning rate of SGD (train.py:9) was 0 at first, so that the first 12 of 40 training steps change no"
+        " parameter"
+    )
+    assert "stepped after each epoch" in finding.proof[0]
+
+
+@pytest.mark.parametrize("zeros", [1, 9, 40])
+def test_a_learning_rate_that_soon_rises_or_is_always_zero_has_no_finding(opened: Open, zeros: int) -> None:
+    assert vanished(opened(in_time([*[0.0] * zeros, *[0.1] * (40 - zeros)]))) == []
+
+
+@pytest.mark.parametrize("rates", [[0.1, 1e-5, 1e-8], [0.1, 1e-9, 0.1], [1e-10, 1e-5, 0.1]], ids=str)
+def test_rates_that_stay_high_or_rise_again_have_no_finding(opened: Open, rates: list[float]) -> None:
     assert vanished(opened(with_rates(rates))) == []
 
 

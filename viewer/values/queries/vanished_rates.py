@@ -1,4 +1,4 @@
-"""Queries the optimizers whose learning rates fell to almost nothing."""
+"""Queries the optimizers whose learning rates were almost nothing for many steps."""
 
 from __future__ import annotations
 
@@ -22,13 +22,33 @@ _VANISHED = """
     ),
     counted AS (
         SELECT f.*, count(*) AS steps,
-               count(*) FILTER (WHERE s.end_ns - l.monotonic_ns + l.unix_ns >= f.time_unix_ns) AS after
+               count(*) FILTER (WHERE s.end_ns - l.monotonic_ns + l.unix_ns >= f.time_unix_ns) AS low
         FROM fallen f JOIN logs l ON l.log = f.log JOIN steps s ON s.log = f.log WHERE s.kind = 'train' GROUP BY ALL
     )
     SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, file, line,
-           arg_min(largest, log) AS largest, arg_min(last, log) AS last, arg_min(steps, log) AS steps,
-           arg_min(after, log) AS after
-    FROM counted WHERE last > 0 AND after >= $least GROUP BY name, file, line ORDER BY log, name
+           arg_min(largest, log) AS largest, arg_min(last, log) AS rate, arg_min(steps, log) AS steps,
+           arg_min(low, log) AS low
+    FROM counted WHERE low >= $least GROUP BY name, file, line ORDER BY log, name
+"""
+_NOT_RISEN = """
+    WITH optimizers AS (
+        SELECT log, min(name) AS name, min(file) AS file, min(line) AS line, max(rate) AS largest,
+               min(time_unix_ns) AS time_unix_ns, arg_min(rate, time_unix_ns) AS rate
+        FROM learning_rates GROUP BY log HAVING count(DISTINCT (name, file, line)) = 1
+    ),
+    risen AS (
+        SELECT o.*, min(r.time_unix_ns) AS risen_ns FROM optimizers o JOIN learning_rates r ON r.log = o.log
+        WHERE r.rate > $share * largest GROUP BY ALL
+    ),
+    counted AS (
+        SELECT o.*, count(*) AS steps,
+               count(*) FILTER (WHERE s.end_ns - l.monotonic_ns + l.unix_ns < o.risen_ns) AS low
+        FROM risen o JOIN logs l ON l.log = o.log JOIN steps s ON s.log = o.log WHERE s.kind = 'train' GROUP BY ALL
+    )
+    SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, file, line,
+           arg_min(largest, log) AS largest, arg_min(rate, log) AS rate, arg_min(steps, log) AS steps,
+           arg_min(low, log) AS low
+    FROM counted WHERE low >= $least GROUP BY name, file, line ORDER BY log, name
 """
 
 
@@ -43,13 +63,19 @@ class VanishedRate(NamedTuple):
     line: int | None
     """The place that calls `step`."""
     largest: float
-    last: float
+    rate: float
+    """The rate of the last step, or of the first one if it had not risen yet."""
     steps: int
-    after: int
-    """Number of training steps since the rate had fallen."""
+    low: int
+    """Number of training steps with almost no rate: the last ones, or the first ones."""
 
 
 def vanished_rates(trace: Trace, share: float, least: int) -> list[VanishedRate]:
-    """Return the rates that fell to at most a share of the largest, not to zero, and stayed there for the last `least`
-    or more training steps."""
+    """Return the rates that fell to at most a share of the largest and stayed there for the last `least` or more
+    training steps."""
     return sql.records(VanishedRate, trace, _VANISHED, {"share": share, "least": least})
+
+
+def rates_before_a_rise(trace: Trace, share: float, least: int) -> list[VanishedRate]:
+    """Return the rates that were at most a share of the largest in the first `least` or more training steps."""
+    return sql.records(VanishedRate, trace, _NOT_RISEN, {"share": share, "least": least})
