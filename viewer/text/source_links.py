@@ -46,6 +46,11 @@ class SourceLinks:
         return self.template.replace("{path}", quote(path, safe="/:")).replace("{line}", str(int(line)))
 
 
+def is_of_program(path: str) -> bool:
+    """Return whether a file is neither of an installed package nor generated."""
+    return _NOT_OF_THE_PROGRAM.search(path.replace("\\", "/")) is None
+
+
 def checked(template: str) -> str:
     """Return a template that the user gave; raise StepscopeError if it is none."""
     for name in ("{path}", "{line}"):
@@ -65,11 +70,7 @@ def checked(template: str) -> str:
 def common_folder(files: Iterable[str | None]) -> str | None:
     """Return the folder, with a slash at its end, that holds all files that are of no installed package."""
     paths = {file.replace("\\", "/") for file in files if file}
-    own = [
-        PurePosixPath(path).parent.parts
-        for path in paths
-        if _is_absolute(path) and not _NOT_OF_THE_PROGRAM.search(path)
-    ]
+    own = [PurePosixPath(path).parent.parts for path in paths if _is_absolute(path) and is_of_program(path)]
     if not own:
         return None
     shared = []

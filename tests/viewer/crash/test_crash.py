@@ -311,6 +311,26 @@ def test_an_exception_of_the_program(
         assert findings[0].source.file == "/src/train.py"
 
 
+IN_TORCH = "/venv/lib/python3.11/site-packages/torch/autograd/graph.py"
+
+
+@pytest.mark.parametrize(
+    ("files", "shown"),
+    [
+        (["/src/train.py", "/src/loss.py", IN_TORCH, "<eval_with_key>.5"], "/src/loss.py"),
+        ([IN_TORCH], IN_TORCH),
+    ],
+)
+def test_an_exception_of_a_package_is_at_the_line_of_the_program(trace_of: Any, files: list[str], shown: str) -> None:
+    text = "a variable needed for gradient computation has been modified by an inplace operation: [3, 4]"
+    log = recorded(end=False, pid=PID)
+    log.record(UncaughtException("RuntimeError", text, [frame(file) for file in files]))
+    (finding,) = all_findings(trace_of(log.record(End("exit", MONOTONIC_NS + 2_000_000))))
+    assert finding.source is not None
+    assert finding.source.file == shown
+    assert finding.proof[0].startswith("Between the forward pass and this backward pass, a tensor")
+
+
 def test_an_exception_that_left_a_launch(trace_of: Any) -> None:
     """It came through the wrapper; one that came later, from elsewhere, is the program's own."""
     for file, kind, severity in (("/tmp/x/cwrapper.py", "crash", "critical"), ("/a.py", "exception", "warning")):

@@ -1,6 +1,6 @@
 """An uncaught exception ended a recorded program, and it came neither from generated code nor from a device.
-KeyboardInterrupt and SystemExit do not count. An exception by which a compile failed is a finding of the kind
-compile_failure instead."""
+KeyboardInterrupt and SystemExit do not count. The line is the innermost one that is of no installed package. An
+exception by which a compile failed is a finding of the kind compile_failure instead."""
 
 from __future__ import annotations
 
@@ -12,9 +12,23 @@ from stepscope.viewer.findings.crash.crash import page_of, proof_lines
 from stepscope.viewer.findings.crash.deaths import Death, cpp_facts, deaths, same
 from stepscope.viewer.findings.crash.raised_call import ended
 from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
+from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.text.source_links import is_of_program
 
 SUMMARY = "An uncaught exception ended the program"
+
+_CAUSES = {
+    "has been modified by an inplace operation": (
+        "Between the forward pass and this backward pass, a tensor that the backward pass needs was changed in place:"
+        " by an optimizer's step between the two, or by an operation such as += or relu_."
+    ),
+    "Trying to backward through the graph a second time": (
+        "Usual causes are a state that is carried over to the next step without detach(), and two losses that share a"
+        " forward pass and are not summed before backward()."
+    ),
+}
+"""Usual causes of exceptions whose text does not tell them."""
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -44,10 +58,15 @@ def _finding(group: Sequence[Death]) -> Finding:
             "exit_code": death.end.exit_code if death.end else None,
             **facts,
         },
-        proof=proof_lines(facts),
+        proof=[*(cause for said, cause in _CAUSES.items() if said in error.text), *proof_lines(facts)],
         page=page_of(death.run.log, at.step, None),
         rank=death.run.rank,
         step=at.step,
         log=death.run.log,
-        source=error.frames[-1] if error.frames else None,
+        source=_innermost(error.frames),
     )
+
+
+def _innermost(frames: Sequence[SourceLine]) -> SourceLine | None:
+    """Return the last frame of the program, or if there is none, that of a package."""
+    return next((one for one in reversed(frames) if is_of_program(one.file)), frames[-1] if frames else None)
