@@ -2,7 +2,7 @@
 number of recompiles, the guards that failed, their values, and the time that the recompiles took of the run; logs in
 which the same frame recompiled for the same reasons share a finding. A frame that reached the recompile limit has a
 finding of the kind recompile_limit instead, and one whose recompiles took much of the run has one of the kind
-recompiles_each_step."""
+recompiles_each_step. A recompile for a module that was left in eval mode belongs to the finding left_in_eval."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
 )
 from stepscope.viewer.findings.speed.costly_recompiles import costly_recompiles
+from stepscope.viewer.findings.values.left_in_eval import left_in_eval
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.speed.queries.runs import run_splits
 from stepscope.viewer.store.trace import Trace
@@ -47,8 +48,9 @@ def find(evidence: Evidence) -> list[Timed]:
     costly = {(one.events[0].log, one.events[0].frame_id) for one in costly_recompiles(evidence)}
     called = called_at_breaks(evidence)
     told = limited | costly | called.frames | called.resumed
-    events = [event for event in evidence.compile_events("recompile") if (event.log, event.frame_id) not in told]
-    again = [event for event in events if not is_of_another(event)]
+    left = {one.event for one in left_in_eval(evidence)}
+    events = [one for one in evidence.compile_events("recompile") if (one.log, one.frame_id) not in told]
+    again = [event for event in events if event not in left and not is_of_another(event)]
     frames = grouped(again, lambda event: (event.log, event.frame_id, event.frame))
     return [_finding(evidence.trace, same[0], len(same)) for same in alike_in_logs(frames)]
 
