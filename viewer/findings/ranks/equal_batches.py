@@ -44,7 +44,6 @@ def _finding(evidence: Evidence, one: EqualInput, others: int) -> Timed:
         rule=rule_of(__doc__),
         evidence={"ranks": ranks, "steps": one.steps, "inputs": others + 1},
         page=f"/steps/{one.step}?log={one.log}&launch={one.launch}",
-        rank=where.rank,
         log=one.log,
         step=one.step,
         graph=site.graph,
