@@ -338,7 +338,7 @@ class Recorder(ContextDecorator):
         self.flush(wait=self._device_error is None)
         self.guarded("growth", self._outbox.write_all, lambda: self._outbox.lifetimes.end(self._steps.last))
         self._write_overhead()
-        if reason == "exit" and (uncaught := uncaught_exception()) is not None:
+        if reason == "exit" and (uncaught := self._process_exit.exception or uncaught_exception()) is not None:
             self.write(uncaught)
         self.write(End(reason, time.perf_counter_ns(), self._device_error))
 

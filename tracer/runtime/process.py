@@ -65,6 +65,19 @@ def _command() -> list[str]:
     return [*original[:1], *sys.argv] if "--multiprocessing-fork" in original else original
 
 
+def ending_child(error: BaseException | None) -> UncaughtException | None:
+    """Return the exception that ends a child of `multiprocessing`, given the one that leaves its function; or None.
+
+    Python sets no `sys.last_value` there, because `multiprocessing` prints the exception itself.
+    `torch.multiprocessing` hands it to the parent and leaves by SystemExit.
+    """
+    if isinstance(error, SystemExit):
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        is_torchs = frame.f_globals.get("__name__") == "torch.multiprocessing.spawn"
+        error = error.__context__ if is_torchs else None
+    return _described(error) if error is not None else None
+
+
 def uncaught_exception() -> UncaughtException | None:
     """Return the exception that Python has just printed as the end of this process, or None.
 
@@ -76,6 +89,10 @@ def uncaught_exception() -> UncaughtException | None:
         return None
     if error.__traceback__ is not None and error.__traceback__.tb_frame.f_back is not None:
         return None
+    return _described(error)
+
+
+def _described(error: BaseException) -> UncaughtException:
     frames = [
         Frame(frame.filename, frame.lineno or 0, frame.name, frame.line or "")
         for frame in traceback.extract_tb(error.__traceback__)[-MOST_FRAMES:]

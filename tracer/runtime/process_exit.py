@@ -1,9 +1,9 @@
 """Ends the log before a process ends without running Python's exit functions.
 
 This covers `os._exit(0)`, used by launchers, workers and forked servers; `os.exec…`, which replaces the program; and
-the end of a child that `multiprocessing` forked. At SIGTERM, which ends servers, compiled code notes the signal in the
-launch ring; this module also notices when a program resets the signal to its default handler, since many programs
-then raise it again. Every other end is reported as the death of the process.
+the end of a child of `multiprocessing`, with the exception that left its function. At SIGTERM, which ends servers,
+compiled code notes the signal in the launch ring; this module also notices when a program resets the signal to its
+default handler, since many programs then raise it again. Every other end is reported as the death of the process.
 """
 
 from __future__ import annotations
@@ -12,14 +12,21 @@ import functools
 import os
 import signal
 import stat
+import sys
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import parent_process
 from multiprocessing import util as multiprocessing_util
 from typing import Any, Literal
+
+from stepscope.tracer.runtime.process import ending_child
+from stepscope.tracer.schema.process_ends import UncaughtException
 
 Reason = Literal["_exit", "exec"]
 LONGEST_WAIT_S = 1.0
 """Maximum time to wait for a thread that is writing to the log."""
+_FIRST = 1_000_000
+"""Priority of a finalizer that runs before those of the program, which may raise others."""
 _EXECS = ("execv", "execve")
 """Functions that all other forms of `os.exec…` call."""
 
@@ -41,9 +48,13 @@ class ProcessExit:
         self._end, self._stop, self._given_back, self._stays = end, stop, given_back, stays
         self._stand_ins: dict[tuple[Any, str], tuple[Callable[..., Any], Callable[..., Any]]] = {}
         """Replaced function and its replacement, by module and name."""
+        self.exception: UncaughtException | None = None
+        """The exception that ends this process, if it is a child of `multiprocessing`."""
 
     def attach(self) -> None:
-        multiprocessing_util.register_after_fork(self, ProcessExit._in_forked_child)
+        multiprocessing_util.register_after_fork(self, ProcessExit._in_child)
+        if parent_process() is not None:
+            self._in_child()
         self._stand_in("_exit", "_exit", lambda status: status == 0)
         for name in _EXECS:
             if hasattr(os, name):
@@ -92,9 +103,16 @@ class ProcessExit:
         self._stand_ins[module, name] = getattr(module, name), ours
         setattr(module, name, ours)
 
-    def _in_forked_child(self) -> None:
-        """End the log in a finalizer, since `multiprocessing` uses `os._exit`, which runs no atexit functions."""
+    def _in_child(self) -> None:
+        """End the log in a finalizer, since `multiprocessing` ends forked children by `os._exit`, which runs no atexit
+        functions."""
+        multiprocessing_util.Finalize(self, self._look_at_exception, exitpriority=_FIRST)
         multiprocessing_util.Finalize(self, self._stop, args=("exit",), exitpriority=0)
+
+    def _look_at_exception(self) -> None:
+        """Describe the exception now: Python forgets it before atexit functions run, and its frames keep tensors."""
+        with suppress(Exception):
+            self.exception = ending_child(sys.exc_info()[1])
 
 
 def _can_be_run(path: Any, *_: Any, **__: Any) -> bool:

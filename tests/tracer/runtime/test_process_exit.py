@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import signal
@@ -12,6 +13,37 @@ from typing import Any
 import pytest
 
 from stepscope.tracer.runtime.process_exit import ProcessExit
+
+
+class Planted(ValueError):
+    pass
+
+
+def raise_in_child(_: int, path: str, error: BaseException | None) -> None:
+    def stop(reason: str) -> None:
+        found = leaving.exception
+        Path(path).write_text(f"{reason}: {found and (found.type, found.text, found.frames[-1].function)}")
+
+    leaving = ProcessExit(lambda reason: True, stop, lambda: None, lambda: None)
+    leaving.attach()
+    if error is not None:
+        raise error
+
+
+def raise_by_multiprocessing(how: str, path: str, error: BaseException | None) -> int | None:
+    child = multiprocessing.get_context(how).Process(target=raise_in_child, args=(0, path, error))  # type: ignore[attr-defined]
+    child.start()
+    child.join()
+    code: int | None = child.exitcode
+    return code
+
+
+def raise_by_torch(how: str, path: str, error: BaseException | None) -> int | None:
+    torch = pytest.importorskip("torch.multiprocessing")
+    context = torch.start_processes(raise_in_child, args=(path, error), join=False, start_method=how)
+    context.processes[0].join()
+    code: int | None = context.processes[0].exitcode
+    return code
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +94,21 @@ def test_a_descriptor_of_a_program_ends_the_log(ended: list[str], tmp_path: Path
     with program.open("rb") as file, pytest.raises(OSError, match="format"):
         os.execve(file.fileno(), ["x"], {})
     assert ended == ["exec", "stays"]
+
+
+@pytest.mark.parametrize("how", ["spawn", "fork"])
+@pytest.mark.parametrize("start", [raise_by_multiprocessing, raise_by_torch])
+def test_the_exception_that_ends_a_child_is_known(start: Callable[..., int | None], how: str, tmp_path: Path) -> None:
+    path = tmp_path / "told"
+    assert start(how, str(path), Planted("bad batch")) == 1
+    kind = f"{__name__}.Planted"
+    assert path.read_text() == f"exit: {(kind, 'bad batch', 'raise_in_child')}"
+
+
+@pytest.mark.parametrize(("error", "code"), [(None, 0), (SystemExit(3), 3)])
+def test_a_child_that_ends_well_or_by_its_own_exit_has_none(
+    error: BaseException | None, code: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "told"
+    assert raise_by_multiprocessing("spawn", str(path), error) == code
+    assert path.read_text() == "exit: None"
