@@ -104,6 +104,17 @@ def optimizing(folder: Path) -> None:
     assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
 
 
+def listing(folder: Path) -> None:
+    """Steps of an optimizer that lacks the layer which a plain list of the module holds."""
+    code = (
+        "import torch; net = torch.nn.Linear(4, 4); net.more = [torch.nn.Linear(4, 4)]\n"
+        "f, o = torch.compile(lambda x: net.more[0](net(x)).sum()), torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "[(f(torch.ones(2, 4)).backward(), o.step()) for _ in range(6)]"
+    )
+    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
+    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
+
+
 def freezing(folder: Path) -> None:
     """A weight changes after the compile that made a constant of it, and that measured choices for its product."""
     code = (
@@ -176,6 +187,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
         optimizing,
         "run graph launches step_marks optimizer_step kept_gradients learning_rate lost_updates missing_gradients end",
     ),
+    "listing": (listing, "run graph launches untrained_parameters end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "straying": (straying, "run graph launches red_zone_write end"),
     "profiled": (profiled, "run graph launches profiled_operator end"),

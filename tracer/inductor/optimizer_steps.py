@@ -12,17 +12,26 @@ from stepscope.tracer.inductor.kept_gradients import GradientResets
 from stepscope.tracer.inductor.learning_rates import RateWatch
 from stepscope.tracer.inductor.lost_updates import UpdateWatch
 from stepscope.tracer.inductor.missing_gradients import GradientWatch
+from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
 from stepscope.tracer.runtime.program_frames import calling_place
-from stepscope.tracer.schema.steps import KeptGradients, LearningRate, LostUpdates, MissingGradients, OptimizerStep
+from stepscope.tracer.schema.steps import (
+    KeptGradients,
+    LearningRate,
+    LostUpdates,
+    MissingGradients,
+    OptimizerStep,
+    UntrainedParameters,
+)
 
-OptimizerRecord = OptimizerStep | KeptGradients | LearningRate | LostUpdates | MissingGradients
+OptimizerRecord = OptimizerStep | KeptGradients | LearningRate | LostUpdates | MissingGradients | UntrainedParameters
 LEAST_NS = 1_000_000
 """Shortest step that is recorded."""
 
 
 class OptimizerSteps:
     """Calls a function at each end of an optimizer's `step`, and another one with the records of long steps, of
-    learning rates, of updates that are lost, of missing gradients and, in the end, of gradients that were kept."""
+    learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer and, in the end,
+    of gradients that were kept."""
 
     def __init__(
         self,
@@ -37,6 +46,7 @@ class OptimizerSteps:
         self.gradients = GradientResets(write, failed)
         self._rates = RateWatch(write, failed)
         self._updates, self._missing = UpdateWatch(write, failed), GradientWatch(write, failed)
+        self.untrained = UntrainedWatch(write, failed)
 
     def attach(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -56,6 +66,7 @@ class OptimizerSteps:
         self._rates.begins(optimizer)
         if not _has_closure(args, kwargs):  # else it calls graphs
             self._missing.begins(optimizer)
+            self.untrained.begins(optimizer)
             self._updates.begins(optimizer)
             self._began[threading.get_native_id()] = perf_counter_ns()
 

@@ -48,6 +48,7 @@ class PlainGraphSink(launches.CallSink, Protocol):
     def graph(self, record: Graph, source: str | None) -> None: ...
     def provenance(self, record: Provenance) -> None: ...
     def replicated_parameters(self, record: ReplicatedParameters) -> None: ...
+    def captured(self, module: Any) -> None: ...
 
 
 class GraphChecks(Protocol):
@@ -105,6 +106,8 @@ class PlainGraphs:
                 self.dynamo.take(compat.current_compile_id(), module)
         except Exception as error:
             self._sink.failed("captured graph", error)
+        if self._is_attached:
+            self._sink.captured(module)
         try:
             for record in replicated(module, compat.current_compile_id()) if self._is_attached else ():
                 self._sink.replicated_parameters(record)

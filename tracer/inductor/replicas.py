@@ -6,7 +6,7 @@ The recorder may start after the model was wrapped, so that its wrapper is looke
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -27,21 +27,19 @@ def replicated(module: Any, compile_id: str | None) -> list[ReplicatedParameters
     """Return a record for each DistributedDataParallel of which the graph `module` uses parameters."""
     if compile_id is None or not distributed.is_available() or not distributed.is_initialized():
         return []
-    inputs = _inputs(module, torch.nn.Parameter)
-    buffers = _inputs(module, torch.Tensor)
+    inputs = {id(one): expression for expression, one in inputs_of_class(module, torch.nn.Parameter)}
+    buffers = {id(one): expression for expression, one in inputs_of_class(module, torch.Tensor)}
     found = [_of(wrapper, inputs, buffers, compile_id) for wrapper in _wrappers(inputs)]
     return [record for record in found if record is not None]
 
 
-def _inputs(module: Any, kind: type) -> dict[int, str]:
-    """Return Dynamo's expressions of the inputs of a class, by id; sharded ones are of other classes."""
-    found = {}
+def inputs_of_class(module: Any, kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield Dynamo's expressions of the inputs of a class, and the inputs; sharded ones are of other classes."""
     for node in module.graph.nodes:
         given = node.meta.get("grapharg") if node.op == "placeholder" else None
         if given is not None and type(given.example) is kind:
             name = given.source.name
-            found[id(given.example)] = str(name() if callable(name) else name)
-    return found
+            yield str(name() if callable(name) else name), given.example
 
 
 def _wrappers(inputs: Mapping[int, str]) -> list[torch.nn.parallel.DistributedDataParallel]:

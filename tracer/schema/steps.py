@@ -167,6 +167,29 @@ class MissingGradients(Record):
 
 
 @dataclass(frozen=True)
+class UntrainedParameters(Record):
+    """Parameters that a captured graph takes from a plain list or dictionary of a module, and that have gradients and
+    belong to no optimizer, although an optimizer of `torch.optim` trains other parameters of the module."""
+
+    KIND: ClassVar[str] = "untrained_parameters"
+    TABLE: ClassVar[str | None] = "untrained_parameters"
+
+    name: str
+    """The class of the optimizer."""
+    trained: int
+    """The number of its parameters."""
+    container: str
+    """Dynamo's expression of the list or dictionary."""
+    parameters: int
+    """The number of parameters in it without an optimizer."""
+    names: list[str]
+    """Dynamo's expressions of the first ones."""
+    file: str | None
+    """The place in the program that calls `step`."""
+    line: int | None
+
+
+@dataclass(frozen=True)
 class CallSite(Record):
     """A line of the program from which it calls a compiled graph, or a line that runs its backward pass. Each line is
     recorded once, if one of the first calls of the graph comes from it."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import LearningRate, MissingGradients, Steps
+from stepscope.tracer.schema.steps import LearningRate, MissingGradients, Steps, UntrainedParameters
 from stepscope.viewer.findings import all_findings, kinds_of
 from stepscope.viewer.findings.values.climbs import climb_of
 from stepscope.viewer.findings.values.lost_update import is_lost, stop_of
@@ -225,6 +225,17 @@ def test_parameters_without_gradients(
     assert finding.title.startswith("2 of 6 parameters of Adam (train.py:12) had no")
     assert finding.title.endswith(told)
     assert any("first.b" in said for said in finding.proof) == ("first.b" in names)
+
+
+def test_parameters_in_a_plain_list_are_not_trained(opened: Open) -> None:
+    names = ["L['self'].blocks[0]._modules['up']._parameters['weight']", "L['self'].blocks[1]._parameters['bias']"]
+    log = LogBuilder().record(run())
+    log.record(UntrainedParameters("Adam", 4, "L['self'].blocks", 2, names, "/src/train.py", 12))
+    findings = all_findings(opened(log.record(End("exit", 1))))
+    (finding,) = [one for one in findings if one.kind == "untrained_parameters"]
+    assert (finding.severity, finding.source and finding.source.line) == ("warning", 12)
+    assert finding.title.startswith("2 parameters in self.blocks belong to no optimizer and will not be trained")
+    assert finding.proof[0] == "In it: self.blocks[0].up.weight and self.blocks[1].bias"
 
 
 def with_rates(

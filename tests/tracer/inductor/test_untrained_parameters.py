@@ -1,0 +1,101 @@
+"""Parameters in plain lists that no optimizer has, as the hooks of the recorder see them."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from stepscope.tracer.inductor.untrained_parameters import STEPS, UntrainedWatch
+from stepscope.tracer.schema.steps import UntrainedParameters
+
+HEAD, LISTED = "L['self']._modules['head']._parameters['weight']", "L['self'].blocks[0]._parameters['weight']"
+
+
+def failed(where: str, error: BaseException) -> None:
+    raise AssertionError(where) from error
+
+
+def captured(inputs: Mapping[str, nn.Parameter]) -> Any:
+    """A captured graph with these inputs, by Dynamo's expression."""
+    graph = torch.fx.Graph()
+    for number, (expression, parameter) in enumerate(inputs.items()):
+        given = SimpleNamespace(example=parameter, source=SimpleNamespace(name=expression))
+        graph.placeholder(f"input_{number}").meta["grapharg"] = given
+    return SimpleNamespace(graph=graph)
+
+
+def parameter(has_gradient: bool = True) -> nn.Parameter:
+    one = nn.Parameter(torch.ones(2, 3))
+    one.grad = torch.ones(2, 3) if has_gradient else None
+    return one
+
+
+def looked_at(
+    inputs: Mapping[str, nn.Parameter], *optimizers: torch.optim.Optimizer, steps: int = STEPS
+) -> list[UntrainedParameters]:
+    found: list[UntrainedParameters] = []
+    watch = UntrainedWatch(found.append, failed)
+    watch.captured(captured(inputs))
+    for _ in range(steps):
+        for optimizer in optimizers:
+            watch.begins(optimizer)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("expression", "container"),
+    [
+        (LISTED, "L['self'].blocks"),
+        ("L['self'].scales['a']", "L['self'].scales"),
+        ("L['self'].blocks[0]._modules['norm']._parameters['weight']", "L['self'].blocks"),
+    ],
+)
+def test_parameters_in_a_list_have_no_optimizer(expression: str, container: str) -> None:
+    head, listed = parameter(), parameter()
+    (found,) = looked_at({HEAD: head, expression: listed}, torch.optim.SGD([head], lr=0.1))
+    assert (found.name, found.trained, found.container, found.parameters) == ("SGD", 1, container, 1)
+    assert found.names == [expression]
+
+
+def test_parameters_that_another_optimizer_has_or_that_have_no_gradient_are_not_told() -> None:
+    head, listed = parameter(), parameter()
+    other = torch.optim.Adam([listed])  # which never steps
+    assert looked_at({HEAD: head, LISTED: listed}, torch.optim.SGD([head], lr=0.1)) == []
+    assert other.param_groups
+    idle, frozen = parameter(has_gradient=False), parameter()
+    frozen.requires_grad_(False)
+    for one in (idle, frozen):
+        assert looked_at({HEAD: head, LISTED: one}, torch.optim.SGD([head], lr=0.1)) == []
+
+
+def test_lists_of_another_module_and_few_steps_are_not_told() -> None:
+    """As the layers of a network that only a loss uses."""
+    head, listed = parameter(), parameter()
+    optimizer = torch.optim.SGD([head], lr=0.1)
+    of_loss = "L['self']._modules['loss'].slices[0]._parameters['weight']"
+    assert looked_at({HEAD: head, of_loss: listed}, optimizer) == []
+    assert looked_at({HEAD: head, LISTED: listed}, optimizer, steps=STEPS - 1) == []
+
+
+def test_registered_parameters_are_not_told() -> None:
+    """As those of a body that is not to be trained although it requires gradients."""
+    head, body = parameter(), parameter()
+    expression = "L['self']._modules['body']._modules['0']._parameters['weight']"
+    assert looked_at({HEAD: head, expression: body}, torch.optim.SGD([head], lr=0.1)) == []
+
+
+def test_no_parameter_is_kept_alive() -> None:
+    head, listed = parameter(), parameter()
+    watch = UntrainedWatch(lambda _: None, failed)
+    watch.captured(captured({HEAD: head, LISTED: listed}))
+    memory = weakref.ref(listed.untyped_storage())
+    del listed
+    gc.collect()
+    assert memory() is None

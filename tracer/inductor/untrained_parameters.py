@@ -1,0 +1,127 @@
+"""Finds parameters in plain lists and dictionaries, which `Module.parameters` does not name, that no optimizer has.
+
+Dynamo's expressions of the inputs of captured graphs tell such parameters. They are looked for among all objects of the
+process once an optimizer that trains other parameters of the same module has stepped a few times.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn import Parameter
+from torch.optim import Optimizer
+
+from stepscope.tracer.inductor.replicas import inputs_of_class
+from stepscope.tracer.runtime.program_frames import calling_place
+from stepscope.tracer.schema.steps import UntrainedParameters
+
+STEPS = 5
+"""Number of steps after which an optimizer is looked at."""
+MOST_NAMES, _MOST_KNOWN = 8, 10_000
+_CONTAINER = re.compile(r"\.(?!_modules\[|_parameters\[|_buffers\[|__)(\w+)\[")
+"""An attribute with an index or a key, other than those in which a module keeps what it registers."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A parameter that a graph takes from a module. Keeps no tensor alive."""
+
+    storage: Any
+    """A weak reference to its memory."""
+    expression: str
+    owner: str
+    """The expression of the module."""
+    container: str | None
+    """That of the list or dictionary in which the parameter is found; None if it is registered."""
+
+
+class UntrainedWatch:
+    """Writes a record of each list whose parameters have gradients and no optimizer."""
+
+    def __init__(
+        self, write: Callable[[UntrainedParameters], None], failed: Callable[[str, BaseException], None]
+    ) -> None:
+        self._write, self._failed = write, failed
+        self._known: dict[str, _Known] = {}
+        self._steps: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        self._is_done = False
+
+    def captured(self, module: Any) -> None:
+        """Note the parameters of a captured graph if it takes some from a list. Raises nothing."""
+        if self._is_done:
+            return
+        try:
+            known = [_known(expression, one) for expression, one in inputs_of_class(module, Parameter)]
+            owners = {one.owner for one in known if one.container is not None}
+            for one in known:
+                owner = next((owner for owner in owners if one.expression.startswith(f"{owner}.")), None)
+                if owner is not None and len(self._known) < _MOST_KNOWN:
+                    self._known[one.expression] = one
+        except Exception as error:
+            self._stop(error)
+
+    def begins(self, optimizer: Any) -> None:
+        """Look for the parameters if an optimizer is about to make its fifth step. Raises nothing."""
+        if self._is_done or not self._known:
+            return
+        steps = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
+        if steps != STEPS:
+            return
+        try:
+            self._look(optimizer)
+        except Exception as error:
+            self._stop(error)
+
+    def _look(self, optimizer: Any) -> None:
+        alive = {one.storage.cdata: one for one in self._known.values() if not one.storage.expired()}
+        own = _storages(optimizer)
+        trained = [one for storage, one in alive.items() if storage in own]
+        waiting = {
+            storage: one
+            for storage, one in alive.items()
+            if one.container and any(other.expression.startswith(f"{one.owner}._") for other in trained)
+        }
+        if waiting:
+            self._is_done = True
+            self._tell(optimizer, waiting, len(own))
+
+    def _tell(self, optimizer: Any, waiting: dict[int, _Known], trained: int) -> None:
+        everything = gc.get_objects()
+        held = {storage for one in everything if issubclass(type(one), Optimizer) for storage in _storages(one)}
+        have_gradients = {
+            _storage(one) for one in everything if type(one) is Parameter and one.requires_grad and one.grad is not None
+        }
+        left = [one for storage, one in waiting.items() if storage in have_gradients - held]
+        for container in dict.fromkeys(one.container for one in left):
+            names = [one.expression for one in left if one.container == container]
+            name, place = type(optimizer).__name__, calling_place()
+            self._write(UntrainedParameters(name, trained, container or "", len(names), names[:MOST_NAMES], *place))
+
+    def _stop(self, error: Exception) -> None:
+        self._is_done = True
+        self._known.clear()
+        self._failed("untrained parameters", error)
+
+
+def _known(expression: str, parameter: Any) -> _Known:
+    storage = StorageWeakRef(parameter.untyped_storage())  # type: ignore[no-untyped-call]
+    match = _CONTAINER.search(expression)
+    if match is None:
+        return _Known(storage, expression, "", None)
+    owner = expression[: match.start()]
+    return _Known(storage, expression, owner, f"{owner}.{match[1]}")
+
+
+def _storage(parameter: Any) -> int:
+    return int(parameter.untyped_storage()._cdata)
+
+
+def _storages(optimizer: Any) -> set[int]:
+    parameters = [one for group in optimizer.param_groups for one in group["params"]]
+    return {_storage(one) for one in parameters if type(one) is Parameter}
