@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests import python_processes
-from tests.capture import known_program
 from tests.capture.conftest import clean_environment
 from tests.capture.test_deaths import COMMAND
 
@@ -146,4 +145,6 @@ def test_memory_that_a_reference_cycle_keeps_is_named_with_its_holder(sick: list
 
 
 def test_each_fault_has_one_finding(sick: list[dict[str, Any]]) -> None:
+    from tests.capture import known_program  # imports Inductor, for which collecting need not wait
+
     assert len(sick) == len(known_program.PROGRAMS)
