@@ -348,6 +348,29 @@ def test_a_rank_that_its_launcher_ended(tmp_path: Path, error: str, parent: int,
 
 
 @pytest.mark.parametrize(
+    ("text", "steps", "parent", "ended"),
+    [
+        ("Connection closed by peer", 2, 7, [{"rank": 1, "last_step": 1}]),
+        ("Connection closed by peer", 3, 7, []),
+        ("Connection closed by peer", 2, 8, []),
+        ("bad batch", 2, 7, []),
+    ],
+    ids=["fewer steps", "as many steps", "of another run", "no lost rank"],
+)
+def test_a_rank_that_lost_one_which_had_ended_earlier(
+    tmp_path: Path, text: str, steps: int, parent: int, ended: list[dict[str, int]]
+) -> None:
+    recorded(steps, pid=2**22 + 5, parent_pid=parent, rank=1, world_size=2).write(tmp_path / "a.log")
+    lost = recorded(end=False, pid=2**22 + 6, parent_pid=7, rank=0, world_size=2)
+    lost.record(UncaughtException("RuntimeError", text, []))
+    lost.record(End("exit", MONOTONIC_NS + 9_000_000)).write(tmp_path / "b.log")
+    with open_trace(tmp_path, index_dir=tmp_path / "index") as trace:
+        (finding,) = [one for one in all_findings(trace) if one.kind == "exception"]
+    assert finding.evidence["ended_before"] == ended
+    assert [line.partition(",")[0] for line in finding.proof] == ["Rank 1 had already ended"] * len(ended)
+
+
+@pytest.mark.parametrize(
     ("number", "code", "severity"),
     [(15, None, "info"), (1, None, "info"), (None, 143, "info"), (9, None, "critical"), (None, 137, "critical")],
 )
