@@ -6,7 +6,8 @@ to one. The finding is information where runs of equal width compile different p
 stages of a pipeline do, and none of them share parameters by DistributedDataParallel, or where ranks that train differ
 only in compiles of inference graphs, as for an evaluation on one rank, and the collectives of their shared groups
 agree. It is also information for results of caches, which depend on the rank that compiles first. Data that one rank
-did not log is not a difference. The last log of each rank is compared, and there is one finding per aspect."""
+did not log is not a difference, nor are cache results of the compile in which the compiles themselves first differ. The
+last log of each rank is compared, and there is one finding per aspect."""
 
 from __future__ import annotations
 
@@ -33,11 +34,18 @@ def find(evidence: Evidence) -> list[Timed]:
     if len(evidence.runs) < 2:
         return []
     starts = {run.log: run.start_unix_ns or 0 for run in evidence.runs}
+    differ = [(row, row.first) for row in ranks(evidence.trace).aspects if row.first is not None]
+    compiles = {_place(row, first) for row, first in differ if row.aspect == "compile_ids"}
     return [
-        (starts[row.first.right], _finding(evidence, row, row.first))
-        for row in ranks(evidence.trace).aspects
-        if row.first is not None
+        (starts[first.right], _finding(evidence, row, first))
+        for row, first in differ
+        if row.aspect != "caches" or _place(row, first) not in compiles
     ]
+
+
+def _place(row: AspectRow, first: FirstDifference) -> object:
+    """Return the compile and the groups of ranks that first differ; two aspects that share them have one cause."""
+    return first.compile_id, tuple(group.name for group in row.groups)
 
 
 def _finding(evidence: Evidence, row: AspectRow, first: FirstDifference) -> Finding:
