@@ -91,10 +91,11 @@ def open_buffer(trace: Trace, graph: int, buffer: str) -> list[ProofLink]:
     return [ProofLink(f"open {buffer}", f"/graphs/{graph}/buffers/{slug(buffer)}")] if known else []
 
 
-def names_text(names: Sequence[str]) -> str:
-    """Return names like ``buf0``, ``buf0, buf1 and buf2`` or ``buf0, buf1, buf2, buf3 and 7 more``."""
-    more = len(names) - _MOST_NAMES
-    shown = [*names[:_MOST_NAMES], f"{more} more"] if more > 0 else names
+def names_text(names: Sequence[str], count: int | None = None) -> str:
+    """Return names like ``buf0``, ``buf0, buf1 and buf2`` or ``buf0, buf1, buf2, buf3 and 7 more``; `count` is the
+    number of all if `names` are only the first."""
+    more = max(len(names), count or 0) - min(len(names), _MOST_NAMES)
+    shown = [*names[:_MOST_NAMES], f"{more:,} more"] if more > 0 else names
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 

@@ -230,12 +230,12 @@ def test_parameters_without_gradients(
 def test_parameters_in_a_plain_list_are_not_trained(opened: Open) -> None:
     names = ["L['self'].blocks[0]._modules['up']._parameters['weight']", "L['self'].blocks[1]._parameters['bias']"]
     log = LogBuilder().record(run())
-    log.record(UntrainedParameters("Adam", 4, "L['self'].blocks", 2, names, "/src/train.py", 12))
+    log.record(UntrainedParameters("Adam", 4, "L['self'].blocks", 18, names, "/src/train.py", 12))
     findings = all_findings(opened(log.record(End("exit", 1))))
     (finding,) = [one for one in findings if one.kind == "untrained_parameters"]
     assert (finding.severity, finding.source and finding.source.line) == ("warning", 12)
-    assert finding.title.startswith("2 parameters in self.blocks belong to no optimizer and will not be trained")
-    assert finding.proof[0] == "In it: self.blocks[0].up.weight and self.blocks[1].bias"
+    assert finding.title.startswith("18 parameters in self.blocks belong to no optimizer and will not be trained")
+    assert finding.proof[0] == "In it: self.blocks[0].up.weight, self.blocks[1].bias and 16 more"
 
 
 def with_rates(

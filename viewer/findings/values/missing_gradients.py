@@ -34,7 +34,7 @@ def _finding(evidence: Evidence, one: WithoutGradients) -> Timed:
         severity="warning" if one.unowned else "info",
         title=_title(one, place(source)),
         proof=[
-            *([f"Without a gradient: {names_text(known)}"] if known else []),
+            *([f"Without a gradient: {names_text(known, one.missing - one.unowned)}"] if known else []),
             *_unowned([size for name, size in named if name is None]),
         ],
         rule=rule_of(__doc__),

@@ -38,7 +38,7 @@ def _finding(evidence: Evidence, one: Untrained) -> Timed:
             f" {container} is a plain list or dictionary"
         ),
         proof=[
-            f"In it: {names_text(names)}",
+            f"In it: {names_text(names, one.parameters)}",
             f"{one.name}{place(source)} trains {plural(one.trained, 'parameter')}. Module.parameters() leaves out those"
             " in a plain list or dictionary; make it a ModuleList, ModuleDict, ParameterList or ParameterDict.",
         ],
