@@ -198,6 +198,7 @@ def test_missing_data_that_is_masked_is_no_fault(scripts: Scripts, tmp_path: Pat
 
 
 _STD = "(VALUE[:size] - VALUE[:size].mean(0)) / (VALUE[:size].std(0) + 1e-5)"
+_SPREAD = f"advantage = {_STD}\n        return advantage * torch.log_softmax(weight[:size], -1)"
 _DISTANCE = "distance = (weight - VALUE * size).pow(2).sum(-1).sqrt()\n        return distance.mean()"
 _LOG = "p = torch.softmax(weight * size, -1)\n        return -(VALUE.sign() * torch.log(p)).sum(-1).mean()"
 _MASK = (
@@ -211,9 +212,10 @@ _MASK = (
         (_LOG, 1, 5000, "NaN is produced by log"),
         (_DISTANCE, 2, 1, "NaN is produced by the backward of sqrt"),
         (f"return {_STD} * weight[:size]", 8, 1, "NaN comes from the std of too few elements, a division by the const"),
+        (_SPREAD, 8, 1, "NaN comes from the std of too few elements, a division by the constant 0 (train.py:5)"),
         (_MASK, 8, 5, "NaN is produced by softmax"),
     ],
-    ids=["log of softmax", "distance", "std", "mask"],
+    ids=["log of softmax", "distance", "std", "std and log_softmax", "mask"],
 )
 def test_what_makes_nan_in_a_fused_kernel(
     scripts: Scripts, tmp_path: Path, body: str, healthy: int, sick: int, told: str

@@ -12,6 +12,7 @@ import jsonschema
 import orjson
 import pytest
 
+from stepscope.tracer.schema.constants import PRINTED_KEY
 from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.layer_checks import LayerCheck
 from stepscope.tracer.schema.process_ends import End
@@ -135,12 +136,29 @@ def test_the_line_of_a_run_is_whole_and_names_the_interpreter_without_its_folder
 
 def test_a_run_without_graphs_names_the_option_for_packages(opened: Open) -> None:
     lines = summary_text(opened(LogBuilder().record(run()).record(End("exit", 1)))).split("\n")
-    assert lines[:3] == [
+    assert lines[:5] == [
         "No findings in 0 steps, 0 launches.",
         "No compiled graph was called. Launches of AOTInductor's packages and of graphs with cpp_wrapper are",
         "recorded with --aoti launches.",
+        "AOTInductor's packages do not check the dtypes, sizes and strides of their inputs; run the program",
+        "with AOTI_RUNTIME_CHECK_INPUTS=1 to find inputs that differ from those of the export.",
     ]
     assert "--aoti" not in summary_text(opened(LogBuilder().record(run())))
+
+
+@pytest.mark.parametrize(
+    ("key", "variables", "is_told"),
+    [
+        (f"{PRINTED_KEY}0", {}, True),
+        (f"{PRINTED_KEY}0", {"AOTI_RUNTIME_CHECK_INPUTS": "1"}, False),
+        ("key", {}, False),
+    ],
+)
+def test_packages_that_do_not_check_their_inputs_name_the_variable(
+    opened: Open, key: str, variables: dict[str, str], is_told: bool
+) -> None:
+    log = LogBuilder().record(run(machine=machine(variables=variables))).record(replace(graph(), wrapper_key=key))
+    assert ("AOTI_RUNTIME_CHECK_INPUTS=1" in summary_text(opened(log.record(End("exit", 1))))) == is_told
 
 
 def test_a_trace_without_values_names_the_option_that_records_them(opened: Open) -> None:

@@ -149,11 +149,12 @@ def _is_its_backward(tracer: Tracer, case: Case, earlier: Case) -> bool:
     backward, forward = tracer.site(case.hop.flow.site), tracer.site(earlier.hop.flow.site)
     if (tracer.phase(forward.graph), tracer.phase(backward.graph)) != ("forward", "backward"):
         return False
+    if not case.how == earlier.how == "made" or not case.steps <= earlier.steps:
+        return False
     bad: Bad = "nan" if case.is_nan else "inf"
     line, name = place(source_line(forward)), operation(forward, bad="nan" if earlier.is_nan else "inf")
-    is_same = line != "" and line == place(source_line(backward, backward=True))
-    if not is_same or not case.how == earlier.how == "made" or not case.steps <= earlier.steps:
-        return False
+    if line == "" or line != place(source_line(backward, backward=True)):
+        return tracer.spread(case.hop) is not None and _has_same_constant(tracer, case, earlier)
     if operation(backward, bad=bad, backward=True).endswith(f"backward of {name}"):
         return True
     return _has_same_constant(tracer, case, earlier)

@@ -19,6 +19,7 @@ from stepscope.viewer.findings.values.operations import (
     source_line,
 )
 from stepscope.viewer.findings.values.origins import (
+    DIVISION,
     NAN_CONSTANT,
     Case,
     Hop,
@@ -60,7 +61,7 @@ class Told:
         words = text.what(nan_rows(hop.flow) if case.is_nan and written else [hop.row])
         steps = steps_text(sorted(case.steps) or [hop.flow.step])
         is_both = " and " in words
-        are = "are" if is_both else "is"
+        are, come = ("are", "come") if is_both else ("is", "comes")
         if case.how == "came in":
             first_use = "no recorded launch uses it" if hop.argument.argument < 0 else f"it is first used in {op}{at}"
             first_use += ", whose kernel tests for NaN and propagates none" if self.tracer.stops(hop) else ""
@@ -82,8 +83,10 @@ class Told:
         if (empty := self._unwritten(hop)) is not None:
             name, line = empty
             return f"{words} comes from elements of {name}{place(line)} that nothing wrote, in {op}{at} in {steps}"
+        if (spread := self.tracer.spread(hop)) is not None:
+            return f"{words} {come} from the {spread} of too few elements, {DIVISION}{at}, in {steps}"
         if (constant := self.tracer.constant(hop)) is not None:
-            return f"{words} {'come' if is_both else 'comes'} from {constant} in the kernel of {op}{at} in {steps}"
+            return f"{words} {come} from {constant} in the kernel of {op}{at} in {steps}"
         return f"{words} {are} produced by {op}{at} in {steps}"
 
     def proof(self) -> list[str]:
@@ -124,7 +127,11 @@ class Told:
 
     def _line(self, hop: Hop) -> SourceLine | None:
         """Return the line of the model of a launch that most likely made what the case is about."""
-        site = self.tracer.site(hop.flow.site)
+        site, spread = self.tracer.site(hop.flow.site), self.tracer.spread(hop)
+        if spread is not None:
+            lines = [stack[-1] for stack in site.stacks if stack and f"{spread}(" in stack[-1].code]
+            if lines:
+                return lines[0]
         return source_line(site, bad=self._bad(hop), backward=self._is_backward(hop))
 
     def links(self) -> list[ProofLink]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepscope.tracer.schema.constants import TORCH_NAMESPACES
+from stepscope.tracer.schema.constants import PRINTED_KEY, TORCH_NAMESPACES
 from stepscope.viewer.graphs.queries.graphs import code_of_graph
 from stepscope.viewer.graphs.queries.hidden_aliases import operator_name
 from stepscope.viewer.graphs.queries.signatures import returned_inputs
@@ -22,6 +22,13 @@ _OWN_WRITERS = """
 _WITHOUT_ZONES = """
     SELECT count(*) > 0 AND bool_and(json_extract_string(run, '$.machine.variables.STEPSCOPE_RED_ZONES') = '0')
     FROM logs WHERE writer = 'stepscope'
+"""
+
+
+_MAY_RUN_PACKAGES = """
+    SELECT EXISTS (FROM graphs WHERE starts_with(wrapper_key, ?)) OR (
+               SELECT NOT EXISTS (FROM graphs) AND count(*) > 0 FROM logs WHERE writer = 'stepscope' AND complete),
+           EXISTS (FROM logs WHERE json_extract_string(run, '$.machine.variables.AOTI_RUNTIME_CHECK_INPUTS') = '1')
 """
 
 
@@ -67,4 +74,14 @@ def red_zone_hint(trace: Trace) -> list[str]:
     verb = "writes" if len(names) == 1 else "write"
     return [
         f"It was not checked whether {named} {verb} outside of the given tensors; record with --red-zones to find out."
+    ]
+
+
+def package_hint(trace: Trace) -> list[str]:
+    """Return how AOTInductor's packages check their inputs, if the program may have run one that did not."""
+    if sql.row(trace, _MAY_RUN_PACKAGES, [PRINTED_KEY]) != (True, False):
+        return []
+    return [
+        "AOTInductor's packages do not check the dtypes, sizes and strides of their inputs; run the program with"
+        " AOTI_RUNTIME_CHECK_INPUTS=1 to find inputs that differ from those of the export."
     ]

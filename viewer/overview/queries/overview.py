@@ -13,7 +13,7 @@ from stepscope.viewer.judged.queries.judged import judged_count
 from stepscope.viewer.judged.rows import JudgedCount
 from stepscope.viewer.memory.queries.graphs import lifetime_events
 from stepscope.viewer.overview.queries.damage import SEEN_AT_BUFFERS, not_recorded_lines, problem_counts
-from stepscope.viewer.overview.queries.hints import eager_hint, is_compared, red_zone_hint
+from stepscope.viewer.overview.queries.hints import eager_hint, is_compared, package_hint, red_zone_hint
 from stepscope.viewer.overview.queries.runs import list_runs, list_steps
 from stepscope.viewer.overview.rows import Counts, CrashRunRow, OverheadRow, Overview, RunRow
 from stepscope.viewer.speed.queries.runs import run_splits
@@ -95,6 +95,7 @@ def _parts(trace: Trace) -> Overview:
             *_notes(meta, runs, counts, is_compared(trace)),
             *_undeclared(trace),
             *red_zone_hint(trace),
+            *package_hint(trace),
             *eager_hint(trace),
         ],
         crash_runs=part("Runs after the crash", [], _crash_runs, trace, runs),
