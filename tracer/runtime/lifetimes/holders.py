@@ -20,6 +20,7 @@ from stepscope.tracer.inductor.tensor_owners import saved_tensors
 from stepscope.tracer.runtime.lifetimes.referrers import (
     attribute_words,
     container_words,
+    held_by,
     is_container,
     is_dict_of,
     locals_by_identity,
@@ -252,8 +253,9 @@ class _Search:
         elif type(referrer) is ModuleType:
             return
         elif type(referrer) is FrameType:
-            code = referrer.f_code
-            self._say(node, f"a local variable of {code.co_name}(), which has ended but is kept by a traceback")
+            name = held_by(referrer).get(id(node.value))
+            variable = f"local variable {name}" if name is not None else "a local variable"
+            self._say(node, f"{variable} of {referrer.f_code.co_name}(), which has ended but is kept by a traceback")
         elif is_container(referrer) or type(referrer) is CellType:
             self._go_on(node, referrer, following)
         elif type(referrer) is FunctionType:

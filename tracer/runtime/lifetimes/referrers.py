@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import deque
+from functools import lru_cache
 from inspect import CO_OPTIMIZED
 from pathlib import PurePath
 from types import CoroutineType, FrameType, GeneratorType, MemberDescriptorType, ModuleType
@@ -17,6 +18,7 @@ from typing import Any
 USES_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
 MOST_NAMES = 100_000
 _VARIABLE = re.compile(r"((?:local variable |closure variable |attribute )?\w+)( of .*)")
+_CACHE = type(lru_cache(int))
 CONTAINERS = (list, tuple, set, frozenset, deque, dict)
 
 
@@ -57,6 +59,9 @@ def attribute_words(owner: Any, value: Any) -> str:
     kind = type(owner)
     if issubclass(kind, (GeneratorType, CoroutineType)):
         return f"a local variable of the suspended {owner.__qualname__}()"
+    if kind is _CACHE:
+        cached = (own_dict(owner) or {}).get("__wrapped__")
+        return f"the functools.lru_cache of {getattr(cached, '__qualname__', 'a function')}()"
     is_class = issubclass(kind, type)
     of = f"class {owner.__qualname__}" if is_class else kind.__qualname__
     for name, one in list((own_dict(owner) or {}).items()):
@@ -122,7 +127,7 @@ def locals_by_identity() -> tuple[dict[int, list[str]], set[int]]:
 
 def _read(frame: FrameType, words: dict[int, list[str]], ours: set[int]) -> None:
     ours.add(id(frame))
-    held = _held_by(frame)
+    held = held_by(frame)
     if str(frame.f_globals.get("__name__", "")).startswith("stepscope."):
         ours.update(held)
         return
@@ -131,7 +136,7 @@ def _read(frame: FrameType, words: dict[int, list[str]], ours: set[int]) -> None
         words.setdefault(identity, []).append(f"local variable {name} of {where}")
 
 
-def _held_by(frame: FrameType) -> dict[int, str]:
+def held_by(frame: FrameType) -> dict[int, str]:
     """Return a frame's local variables by the `id` of their values; empty if they cannot be read safely."""
     code = frame.f_code
     if not code.co_flags & CO_OPTIMIZED:  # its f_locals is its namespace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import threading
@@ -89,6 +90,31 @@ def test_attributes_of_objects_slots_and_classes() -> None:
     assert "attribute cache of Net" in found[0]
     assert "attribute memory of Slotted" in found[1]
     assert "attribute cache of class Net" in found[2]
+
+
+def test_the_cache_of_a_function_is_named_by_the_function() -> None:
+    @functools.lru_cache
+    def biases(length: int) -> torch.Tensor:
+        return torch.ones(length)
+
+    words = holders_of(biases(4).untyped_storage())
+    assert f"the functools.lru_cache of {biases.__wrapped__.__qualname__}()" in words
+
+
+def test_the_variable_of_a_function_that_a_traceback_keeps_is_named() -> None:
+    def score() -> None:
+        hidden = torch.ones(4)
+        kept.append(hidden.untyped_storage())
+        raise ValueError
+
+    kept: list[Any] = []
+    try:
+        score()
+    except ValueError as error:
+        told = error
+    words = holders_of(kept.pop())
+    assert "local variable hidden of score(), which has ended but is kept by a traceback" in words
+    assert told.__traceback__ is not None
 
 
 def test_a_list_in_an_attribute_of_a_module() -> None:
