@@ -34,8 +34,8 @@ _EXECS = ("execv", "execve")
 class ProcessExit:
     """Replaces these functions while a recorder is attached.
 
-    It calls `end` before the process ends, `stop` at the end of a forked child, `given_back` when a signal has its
-    default handler again, and `stays` if `end` has ended a log but the process continues.
+    It calls `end` before the process ends, `stop` at the end of a child of `multiprocessing`, `given_back` when a
+    signal has its default handler again, and `stays` if `end` has ended a log but the process continues.
     """
 
     def __init__(
@@ -50,6 +50,8 @@ class ProcessExit:
         """Replaced function and its replacement, by module and name."""
         self.exception: UncaughtException | None = None
         """The exception that ends this process, if it is a child of `multiprocessing`."""
+        self._handled: BaseException | None = None
+        """The exception that the parent was handling when it forked this process."""
 
     def attach(self) -> None:
         multiprocessing_util.register_after_fork(self, ProcessExit._in_child)
@@ -106,13 +108,15 @@ class ProcessExit:
     def _in_child(self) -> None:
         """End the log in a finalizer, since `multiprocessing` ends forked children by `os._exit`, which runs no atexit
         functions."""
+        self._handled = sys.exc_info()[1]
         multiprocessing_util.Finalize(self, self._look_at_exception, exitpriority=_FIRST)
         multiprocessing_util.Finalize(self, self._stop, args=("exit",), exitpriority=0)
 
     def _look_at_exception(self) -> None:
         """Describe the exception now: Python forgets it before atexit functions run, and its frames keep tensors."""
         with suppress(Exception):
-            self.exception = ending_child(sys.exc_info()[1])
+            error = sys.exc_info()[1]
+            self.exception = ending_child(error) if error is not self._handled else None
 
 
 def _can_be_run(path: Any, *_: Any, **__: Any) -> bool:

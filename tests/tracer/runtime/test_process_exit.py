@@ -112,3 +112,21 @@ def test_a_child_that_ends_well_or_by_its_own_exit_has_none(
     path = tmp_path / "told"
     assert raise_by_multiprocessing("spawn", str(path), error) == code
     assert path.read_text() == "exit: None"
+
+
+def test_the_exception_that_the_parent_handles_is_none_of_the_child(tmp_path: Path) -> None:
+    path = tmp_path / "told"
+    leaving = ProcessExit(lambda reason: True, lambda reason: note(leaving, path), lambda: None, lambda: None)
+    leaving.attach()
+    try:
+        raise Planted("handled")
+    except Planted:
+        child = multiprocessing.get_context("fork").Process(target=int)
+        child.start()
+    child.join()
+    leaving.detach()
+    assert path.read_text() == "None"
+
+
+def note(leaving: ProcessExit, path: Path) -> None:
+    path.write_text(str(leaving.exception))
