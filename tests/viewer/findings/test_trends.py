@@ -247,7 +247,7 @@ def with_rates(
     log = LogBuilder().record(run(guesses_steps=True)).record(graph())
     for step in range(steps):
         for line in lines if step < len(rates) else ():
-            log.record(LearningRate("SGD", rates[step], None, "/src/train.py", line))
+            log.record(LearningRate("SGD", rates[step], rates[step - 1] if step else None, "/src/train.py", line))
         begin = start + step * step_ns
         row = Calls([step], [0], [0], [step], [1], [None], [begin], [step_ns // 2], [1], ["ok"])
         log.record(Launches(row, [0], [begin], [begin + step_ns // 2]))
@@ -289,6 +289,15 @@ def test_a_learning_rate_that_is_zero_in_many_steps_before_it_rises(opened: Open
 @pytest.mark.parametrize("zeros", [1, 9, 40])
 def test_a_learning_rate_that_soon_rises_or_is_always_zero_has_no_finding(opened: Open, zeros: int) -> None:
     assert vanished(opened(in_time([*[0.0] * zeros, *[0.1] * (40 - zeros)]))) == []
+
+
+@pytest.mark.parametrize(("second", "in_step"), [(0.0, 0), (0.2, 20)])
+def test_the_first_rate_of_another_optimizer_is_neither_a_fall_nor_a_rise(
+    opened: Open, second: float, in_step: int
+) -> None:
+    log = with_rates([0.1] if in_step == 0 else [])
+    log.record(LearningRate("SGD", second, None, "/src/train.py", 9))
+    assert vanished(opened(log)) == []
 
 
 @pytest.mark.parametrize("rates", [[0.1, 1e-5, 1e-8], [0.1, 1e-9, 0.1], [1e-10, 1e-5, 0.1]], ids=str)

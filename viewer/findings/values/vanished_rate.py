@@ -1,8 +1,8 @@
-"""The learning rate of an optimizer of `torch.optim` fell to a hundred-millionth of its largest or less, as to zero,
-and stayed there for at least ten training steps and a quarter of all. Or it was that low from the first step on for as
-many steps, and rose later. Such steps hardly change a parameter, and with a rate of zero they change none. A scheduler
-that is called after each batch although its settings count epochs is the usual cause of a fall, and one that is called
-after each epoch although its warm-up counts batches that of a late rise. Programs in which several lines step
+"""The learning rate of an optimizer of `torch.optim` fell to a hundred-millionth of its largest or less, or to zero,
+and stayed there for at least ten training steps and a quarter of all; or it was that low in the first steps, for as
+many of them, and rose later. Such steps hardly change a parameter, and with a rate of zero they change none. A
+scheduler that is called after each batch although its settings count epochs is the usual cause of a fall, and one that
+is called after each epoch although its warm-up counts batches that of a late rise. Programs in which several lines step
 optimizers, and rates that are tensors, are left out."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stepscope.viewer.graphs.rows import line_at
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.values.queries.vanished_rates import VanishedRate, rates_before_a_rise, vanished_rates
 
-SUMMARY = "The learning rate was almost nothing for many steps"
+SUMMARY = "The learning rate was almost zero for many steps"
 TITLE_IS_MEASURED = True
 
 MOST_SHARE, LEAST_STEPS, LEAST_PART = 1e-8, 10, 0.25

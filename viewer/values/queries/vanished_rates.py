@@ -18,7 +18,8 @@ _VANISHED = """
     fallen AS (
         SELECT r.log, name, file, line, largest, min(r.time_unix_ns) AS time_unix_ns,
                arg_max(rate, r.time_unix_ns) AS last
-        FROM learning_rates r JOIN high h ON r.log = h.log AND r.time_unix_ns > h.high_ns GROUP BY ALL
+        FROM learning_rates r JOIN high h ON r.log = h.log AND r.time_unix_ns > h.high_ns
+        WHERE r.before IS NOT NULL GROUP BY ALL
     ),
     counted AS (
         SELECT f.*, count(*) AS steps,
@@ -38,7 +39,7 @@ _NOT_RISEN = """
     ),
     risen AS (
         SELECT o.*, min(r.time_unix_ns) AS risen_ns FROM optimizers o JOIN learning_rates r ON r.log = o.log
-        WHERE r.rate > $share * largest GROUP BY ALL
+        WHERE o.rate <= $share * largest AND r.before <= $share * largest AND r.rate > $share * largest GROUP BY ALL
     ),
     counted AS (
         SELECT o.*, count(*) AS steps,
