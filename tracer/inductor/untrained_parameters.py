@@ -14,7 +14,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.nn import Parameter
+from torch.nn import Module, Parameter
 from torch.optim import Optimizer
 
 from stepscope.tracer.inductor.replicas import inputs_of_class
@@ -70,11 +70,10 @@ class UntrainedWatch:
         """Look for the parameters if an optimizer is about to make its fifth step. Raises nothing."""
         if self._is_done or not self._known:
             return
-        steps = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
-        if steps != STEPS:
-            return
         try:
-            self._look(optimizer)
+            steps = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
+            if steps == STEPS:
+                self._look(optimizer)
         except Exception as error:
             self._stop(error)
 
@@ -89,19 +88,21 @@ class UntrainedWatch:
         }
         if waiting:
             self._is_done = True
-            self._tell(optimizer, waiting, len(own))
+            self._known.clear()
+            self._tell(optimizer, waiting, own)
 
-    def _tell(self, optimizer: Any, waiting: dict[int, _Known], trained: int) -> None:
+    def _tell(self, optimizer: Any, waiting: dict[int, _Known], own: set[int]) -> None:
         everything = gc.get_objects()
         held = {storage for one in everything if issubclass(type(one), Optimizer) for storage in _storages(one)}
         have_gradients = {
             _storage(one) for one in everything if type(one) is Parameter and one.requires_grad and one.grad is not None
         }
-        left = [one for storage, one in waiting.items() if storage in have_gradients - held]
+        unnamed = have_gradients - held - _registered(everything, own)
+        left = [one for storage, one in waiting.items() if storage in unnamed]
         for container in dict.fromkeys(one.container for one in left):
             names = [one.expression for one in left if one.container == container]
             name, place = type(optimizer).__name__, calling_place()
-            self._write(UntrainedParameters(name, trained, container or "", len(names), names[:MOST_NAMES], *place))
+            self._write(UntrainedParameters(name, len(own), container or "", len(names), names[:MOST_NAMES], *place))
 
     def _stop(self, error: Exception) -> None:
         self._is_done = True
@@ -116,6 +117,13 @@ def _known(expression: str, parameter: Any) -> _Known:
         return _Known(storage, expression, "", None)
     owner = expression[: match.start()]
     return _Known(storage, expression, owner, f"{owner}.{match[1]}")
+
+
+def _registered(everything: list[Any], trained: set[int]) -> set[int]:
+    """Return the parameters of the modules that have one of those that an optimizer trains."""
+    modules = [one for one in everything if issubclass(type(one), Module) and "_modules" in one.__dict__]
+    parameters = [{_storage(one) for one in Module.parameters(module) if type(one) is Parameter} for module in modules]
+    return set().union(*(found for found in parameters if found & trained))
 
 
 def _storage(parameter: Any) -> int:

@@ -91,6 +91,17 @@ def test_registered_parameters_are_not_told() -> None:
     assert looked_at({HEAD: head, expression: body}, torch.optim.SGD([head], lr=0.1)) == []
 
 
+def test_layers_that_a_list_has_beside_the_module_are_not_told() -> None:
+    """They are registered, and left out of the optimizer for another reason."""
+    model = nn.ModuleDict({"head": nn.Linear(2, 3), "first": nn.Linear(2, 3)})
+    model.__dict__["blocks"] = [model["first"]]
+    head, listed = model["head"].weight, model["first"].weight
+    assert isinstance(head, nn.Parameter)
+    assert isinstance(listed, nn.Parameter)
+    listed.grad = torch.ones(3, 2)
+    assert looked_at({HEAD: head, LISTED: listed}, torch.optim.SGD([head], lr=0.1)) == []
+
+
 def test_no_parameter_is_kept_alive() -> None:
     head, listed = parameter(), parameter()
     watch = UntrainedWatch(lambda _: None, failed)

@@ -1,7 +1,7 @@
 """A module keeps layers or parameters in a plain list or dictionary, of which `Module.parameters` knows nothing. They
 have gradients, but belong to no optimizer when an optimizer of `torch.optim` that trains other parameters of the module
 begins its fifth step. They keep their first values, and no `zero_grad` of an optimizer sets their gradients to zero.
-Parameters that require no gradient do not count. Layers belong into a `ModuleList` or `ModuleDict`, parameters into a
+Parameters that require no gradient do not count. Layers belong in a `ModuleList` or `ModuleDict`, parameters in a
 `ParameterList` or `ParameterDict`, so that they are also moved, saved and loaded with the module. There is one finding
 per list."""
 
