@@ -111,7 +111,7 @@ class GraphHooks:
         self._calls = 0
         self._layouts = CallLayouts(graph.graph, points, expected)
         self._sharings = 0
-        """Number of the last way in which inputs shared storages; for each, arguments are described again."""
+        """Number of new ways in which inputs shared storages; after each, arguments are described again."""
         self._observed_by: tuple[Tracker, Callable[[GraphCall, int, Sequence[Any]], None]] | None = None
 
     def begin(self, function: int, plan: int = 0) -> GraphCall:

@@ -10,14 +10,15 @@ from stepscope.viewer.kernel_source.access_bounds import item_bytes
 _MOST_ELEMENTS = 1 << 20
 
 
-def do_overlap(a: View, b: View) -> bool:
-    """Return whether two views overlap, exactly up to a million elements; true if one was never seen at run time."""
+def do_overlap(a: View, b: View, *, if_unknown: bool = True) -> bool:
+    """Return whether two views overlap, or `if_unknown` if one was never seen at run time, or if views that leave gaps
+    have other dtypes or more than a million elements."""
     spans = []
     for view in (a, b):
         if view.dtype is None or view.size is None or view.stride is None or view.offset is None:
-            return True
+            return if_unknown
         if len(view.size) != len(view.stride):
-            return True
+            return if_unknown
         if prod(view.size) == 0:
             return False
         spans.append(_span(view.size, view.stride, view.offset, item_bytes(view.dtype)))
@@ -25,8 +26,12 @@ def do_overlap(a: View, b: View) -> bool:
     if last_a <= first_b or last_b <= first_a:
         return False
     sizes = [prod(view.size or []) for view in (a, b)]
-    if a.form == b.form or a.dtype != b.dtype or max(sizes) > _MOST_ELEMENTS:
+    widths = [item_bytes(view.dtype or "") for view in (a, b)]
+    are_dense = [last - first for first, last in spans] == [n * width for n, width in zip(sizes, widths, strict=True)]
+    if a.form == b.form or are_dense:
         return True
+    if a.dtype != b.dtype or max(sizes) > _MOST_ELEMENTS:
+        return if_unknown
     return _share_elements(a, b)
 
 

@@ -28,7 +28,7 @@ def find(evidence: Evidence) -> list[Timed]:
     trace, found = evidence.trace, dict[tuple[int, str], OverlappingInputs]()
     for pair in inputs_on_one_storage(trace):
         inputs = {name for name, known in program_names(trace, pair.graph).items() if known.kind != "output"}
-        if {pair.written.name, pair.read.name} <= inputs and do_overlap(pair.written, pair.read):
+        if {pair.written.name, pair.read.name} <= inputs and do_overlap(pair.written, pair.read, if_unknown=False):
             found.setdefault((pair.graph, pair.written.name), pair)
     return [_finding(trace, pair) for pair in found.values()]
 

@@ -28,7 +28,7 @@ _PAIRS = f"""
         ) = 1
     ), later AS (
         SELECT p.* FROM pairs p
-        WHERE p.local_call > (SELECT min(g.local_call) FROM given g WHERE g.graph = p.graph)
+        WHERE p.local_call > (SELECT min(g.local_call) FROM given g WHERE g.site = p.site)
           AND NOT EXISTS (
               FROM pairs f WHERE f.graph = p.graph AND f.local_call < p.local_call
                 AND f.written.name = p.written.name AND f.read.name = p.read.name)
