@@ -1,7 +1,7 @@
 """Every rank shuffles the whole dataset by the same seed, so that all train on the same batches.
 
 $ stepscope run --level values -m torch.distributed.run --standalone --nproc-per-node 2 equal_batches.py
-info: All 2 ranks read the same values of input x (primals_2) (equal_batches.py:22) in each of 6 steps
+info: Both ranks read the same values of input x (primals_2) (equal_batches.py:22) in each of 6 steps
 """
 
 import sys

@@ -31,14 +31,15 @@ def _finding(evidence: Evidence, one: EqualInput, others: int) -> Timed:
     argument = next(given for given in site.arguments if given.argument == one.argument)
     name, source = program_name(trace, site.graph, argument.buffer or argument.name), source_line(site)
     what = f"inputs {name} and {plural(others, 'other one')}" if others else f"input {name}"
-    ranks = len({evidence.rank_of(run.log) for run in evidence.runs})
+    ranks = len({run.rank for run in evidence.runs if run.rank is not None})
+    who = "Both" if ranks == 2 else f"All {ranks}"
     return where.time_unix_ns, Finding(
         kind="equal_batches",
         severity="info",
-        title=f"All {ranks} ranks read the same values of {what}{place(source)} in each of {one.steps} steps",
+        title=f"{who} ranks read the same values of {what}{place(source)} in each of {one.steps} steps",
         proof=[
-            "DistributedDataParallel averages gradients that are equal then. Give each rank batches of its own, as a"
-            " DistributedSampler does."
+            "The gradients that DistributedDataParallel averages are then equal. Give each rank batches of its own, as"
+            " a DistributedSampler does."
         ],
         links=[open_launch(one.launch)],
         rule=rule_of(__doc__),

@@ -13,11 +13,16 @@ from stepscope.viewer.store.trace import Trace
 
 LEAST_STEPS = 4
 LEAST_ELEMENTS = 16
-"""Minimum size of one of the inputs: a number, as of a step, is equal on all ranks of healthy programs."""
+"""Minimum size of one of the inputs: a single number, such as that of the step, is equal on healthy ranks."""
 _GRAPHS = """
     SELECT DISTINCT g.graph, r.ranks FROM replicated_parameters r
     JOIN graphs g ON g.log = r.log AND g.compile_id = r.compile_id
     WHERE g.phase = 'forward' AND list_contains($1, g.log) ORDER BY g.graph
+"""
+_UNREAD = """
+    WITH used AS (SELECT unnest($1) AS site, unnest($2) AS argument)
+    SELECT EXISTS (FROM value_rows v JOIN used USING (site, argument)
+                   WHERE v.moment = 'before' AND (v.skipped IS NOT NULL OR v.digest IS NULL))
 """
 # Those that keep their value, such as masks and positions, tell nothing.
 _CHANGING = f"""{FIRST_VALUES}, compared AS (
@@ -50,7 +55,8 @@ class EqualInput:
 
 
 def equal_inputs(trace: Trace) -> list[EqualInput]:
-    """Return the inputs that change if all of them have equal values on all ranks in each step, the largest first."""
+    """Return the inputs that change if all of them have equal values on all ranks in each step, the largest first.
+    Nothing is returned if some of their values were not read."""
     logs = [row.log for row in rank_rows(trace) if row.compared]
     names: dict[int, Mapping[str, tuple[str, Team]]] = {}
     for graph, ranks in sql.rows(trace, _GRAPHS, [logs]):
@@ -59,6 +65,8 @@ def equal_inputs(trace: Trace) -> list[EqualInput]:
         names[graph] = {key: (one.name, team) for key, one in known if one.name and one.kind == "input"}
     teams, columns = arguments_named(trace, names)
     if not columns or any(len(team.ranks) != len(logs) for team in teams):
+        return []
+    if sql.row(trace, _UNREAD, columns[:2]) == (True,):
         return []
     found = sql.records(EqualInput, trace, _CHANGING, [*columns, list(names), len(logs)])
     is_batch = bool(found) and all(one.are_equal for one in found) and found[0].numel >= LEAST_ELEMENTS

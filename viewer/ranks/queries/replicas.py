@@ -74,7 +74,7 @@ _ALIKE = f"""{FIRST_VALUES}, alike AS (
     SELECT team FROM alike GROUP BY team, parameter
     HAVING bool_and(is_alike) AND count(DISTINCT digest) > 1
 """
-# What the mean of a parameter changes by from one step to the next, where it is much more than the rounding of means.
+# The changes of a parameter's mean from one step to the next, where they far exceed its rounding.
 _MOVED = f"""{FIRST_VALUES}, moved AS (
         SELECT team, parameter, place, log, mean, mean - lag(mean) OVER (
                    PARTITION BY team, parameter, log ORDER BY place) AS change
@@ -133,8 +133,8 @@ def unwrapped_replicas(trace: Trace) -> dict[Team, tuple[list[list[Replica]], in
     and do not, and the number of those that change and stay alike.
 
     They were alike until some step, while others stay alike; or they differ from the start and change by equal amounts,
-    as averaged gradients change them; the number is 0 then. Others that differ from the start may be the parts of one
-    tensor, and nothing is returned of a program that has such."""
+    as averaged gradients change them; the number is 0 then. Where a parameter differs from the start, only the frames
+    of the second kind are returned, because it may be a part of one tensor."""
     logs = [row.log for row in rank_rows(trace) if row.compared]
     if len(logs) < _LEAST_RANKS or sql.has_rows(trace, "replicated_parameters"):
         return {}
@@ -149,7 +149,11 @@ def unwrapped_replicas(trace: Trace) -> dict[Team, tuple[list[list[Replica]], in
         return {}
     if not all(parameter[0].was_equal for parameters in found.values() for parameter in parameters):
         moved = _teams_of(trace, _MOVED, names, len(logs))
-        return {team: (parameters, 0) for team, parameters in found.items() if moved[team]}
+        return {
+            team: (parameters, 0)
+            for team, parameters in found.items()
+            if moved[team] and not parameters[0][0].was_equal
+        }
     alike = _teams_of(trace, _ALIKE, names, len(logs))
     return {team: (parameters, alike[team]) for team, parameters in found.items() if alike[team]}
 
