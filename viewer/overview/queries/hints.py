@@ -25,9 +25,8 @@ _WITHOUT_ZONES = """
 """
 
 
-_MAY_RUN_PACKAGES = """
-    SELECT EXISTS (FROM graphs WHERE starts_with(wrapper_key, ?)) OR (
-               SELECT NOT EXISTS (FROM graphs) AND count(*) > 0 FROM logs WHERE writer = 'stepscope' AND complete),
+_PACKAGES = """
+    SELECT EXISTS (FROM graphs WHERE starts_with(wrapper_key, ?)),
            EXISTS (FROM logs WHERE json_extract_string(run, '$.machine.variables.AOTI_RUNTIME_CHECK_INPUTS') = '1')
 """
 
@@ -78,8 +77,8 @@ def red_zone_hint(trace: Trace) -> list[str]:
 
 
 def package_hint(trace: Trace) -> list[str]:
-    """Return how AOTInductor's packages check their inputs, if the program may have run one that did not."""
-    if sql.row(trace, _MAY_RUN_PACKAGES, [PRINTED_KEY]) != (True, False):
+    """Return how AOTInductor's packages check their inputs, if one ran that did not check them."""
+    if sql.row(trace, _PACKAGES, [PRINTED_KEY]) != (True, False):
         return []
     return [
         "AOTInductor's packages do not check the dtypes, sizes and strides of their inputs; run the program with"

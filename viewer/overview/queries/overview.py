@@ -32,7 +32,7 @@ _BREAKS = ("graph_break", "break_in_hot_loop", "synchronizing_call")
 _NO_VALUES = "Values were not recorded; record with --level values to look for NaN and changed saved tensors."
 _NO_GRAPHS = (
     "No compiled graph was called. Launches of AOTInductor's packages and of graphs with cpp_wrapper are recorded with"
-    " --aoti launches."
+    " --aoti launches; packages check their inputs if AOTI_RUNTIME_CHECK_INPUTS=1 is set."
 )
 _NOT_JUDGED = "To look for wrong numbers that are finite, record with --judge first --check-eager."
 
