@@ -167,15 +167,16 @@ def failed_beside(death: Death, all_deaths: Sequence[Death]) -> Death | None:
 
 
 def ended_before(trace: Trace, death: Death) -> list[tuple[int, int]]:
-    """Return the ranks of the same run that had ended well after fewer steps, with the last step of each, if the
+    """Return the ranks of the same run that had ended normally after fewer steps, with the last step of each, if the
     process died because it lost another one."""
     if death.at.step is None or death.symptom is None or not _LOST_OTHERS.search(death.symptom):
         return []
     dead = {one.run.log for one in deaths(trace)}
     ended = []
     for run in list_runs(trace):
-        is_beside = run.parent_pid == death.run.parent_pid and run.crash_run == death.run.crash_run
-        if is_beside and run.rank not in (None, death.run.rank) and run.complete and run.log not in dead:
+        is_beside = run.parent_pid is not None and run.parent_pid == death.run.parent_pid
+        is_same_run = is_beside and run.crash_run == death.run.crash_run
+        if is_same_run and run.rank not in (None, death.run.rank) and run.complete and run.log not in dead:
             last = last_seen(trace, run.log)
             is_earlier = (last.time_unix_ns or 0) < (death.at.time_unix_ns or 0)
             if is_earlier and last.step is not None and last.step < death.at.step:

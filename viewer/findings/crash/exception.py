@@ -1,7 +1,7 @@
 """An uncaught exception ended a recorded program, and it came neither from generated code nor from a device.
 KeyboardInterrupt and SystemExit do not count. The line is the innermost one that is of no installed package. If the
-process lost the connection to another rank, the finding says which ranks had ended well after fewer steps. An exception
-by which a compile failed is a finding of the kind compile_failure instead."""
+process lost the connection to another rank, the finding says which ranks had ended normally after fewer steps. An
+exception by which a compile failed is a finding of the kind compile_failure instead."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _left_proof(left: Sequence[tuple[int, int]]) -> list[str]:
     if not left:
         return []
     (rank, step), *others = left
-    more = f", as had {plural(len(others), 'other rank')}" if others else ""
+    more = f"; {plural(len(others), 'other rank')} had ended, too" if others else ""
     return [
         f"Rank {rank} had already ended, without an uncaught exception, after step {step}{more}. Ranks that run"
         " different numbers of steps, as with shards of unequal size, wait for each other in vain."

@@ -1,9 +1,10 @@
 """A module that was in train mode at first was in eval mode in the last five or more training steps, because nothing
 called `train()` after an evaluation had called `eval()`. In eval mode, dropout does nothing, and batch norm uses its
-running statistics and no longer updates them. The finding is told from the compiles: a frame whose graphs train was
-compiled again because the guard failed that a module is in train mode, and a graph for inference was called between the
-last call of the old code and the first one of the new code, but never before. There is one finding per log. Steps that
-end without an optimizer do not count, nor does a module that is put back into train mode later."""
+running statistics and no longer updates them. The finding is derived from the compiles: a frame whose graphs train was
+compiled again because its guard that a module is in train mode failed, and a graph for inference was called between the
+last call of the old code and the first one of the new code, but never before. Steps that end without an optimizer do
+not count, nor does a module that is put back into train mode later. Logs in which the same module of the same frame is
+left in eval mode share a finding, and others have one each. A program may do so on purpose, to freeze batch norm."""
 
 from __future__ import annotations
 
@@ -14,7 +15,17 @@ from typing import NamedTuple
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.compiles.queries.guard_text import failed_guards, same_source
 from stepscope.viewer.compiles.queries.training_calls import CompileCalls, calls_of_compiles
-from stepscope.viewer.findings.evidence import Evidence, Timed, as_subject, compile_page, grouped, place_of, rule_of
+from stepscope.viewer.findings.evidence import (
+    Evidence,
+    Timed,
+    as_subject,
+    compile_page,
+    grouped,
+    in_logs,
+    logs_of,
+    place_of,
+    rule_of,
+)
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
@@ -39,8 +50,15 @@ class LeftInEval(NamedTuple):
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per log."""
-    return [_finding(same) for same in grouped(left_in_eval(evidence), lambda one: one.event.log)]
+    """Return one finding per log, or for several logs in which the same happened."""
+    by_log = [_longest(same) for same in grouped(left_in_eval(evidence), lambda one: one.event.log)]
+    alike = grouped(by_log, lambda found: (found[0].event.name, found[0].event.line, found[0].module))
+    return [_finding(*same[0], len(same)) for same in alike]
+
+
+def _longest(of_log: Sequence[LeftInEval]) -> tuple[LeftInEval, int]:
+    """Return the frame with most such steps, and the number of the others of its log."""
+    return max(of_log, key=lambda left: left.after.steps), len(of_log) - 1
 
 
 def left_in_eval(evidence: Evidence) -> list[LeftInEval]:
@@ -79,8 +97,7 @@ def _judged(event: CompileEvent, guards: dict[str, str], calls: Sequence[Compile
     return LeftInEval(event, guards[before.compile_id], before, between, after)
 
 
-def _finding(group: Sequence[LeftInEval]) -> Timed:
-    one, others = max(group, key=lambda left: left.after.steps), len(group) - 1
+def _finding(one: LeftInEval, others: int, logs: int) -> Timed:
     event, steps = one.event, one.after.steps
     return event.time_ns, Finding(
         kind="left_in_eval",
@@ -88,6 +105,7 @@ def _finding(group: Sequence[LeftInEval]) -> Timed:
         title=(
             f"{as_subject(event.name)} ran with {one.module} in eval mode in {steps:,} training steps, from step"
             f" {one.after.first_step:,} to the end, after an evaluation in step {one.between.first_step:,}"
+            f"{in_logs(logs)}"
         ),
         proof=[
             f"It was in train mode up to step {one.before.last_step:,}; call train() on the model after an evaluation.",
@@ -101,6 +119,7 @@ def _finding(group: Sequence[LeftInEval]) -> Timed:
             "steps": steps,
             "first_step": one.after.first_step,
             "evaluation_in_step": one.between.first_step,
+            **logs_of(logs),
         },
         links=[ProofLink(f"open compile {event.compile_id}", compile_page(event.log, event.compile_id))],
         **place_of(event),

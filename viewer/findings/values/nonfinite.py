@@ -154,7 +154,8 @@ def _is_its_backward(tracer: Tracer, case: Case, earlier: Case) -> bool:
     bad: Bad = "nan" if case.is_nan else "inf"
     line, name = place(source_line(forward)), operation(forward, bad="nan" if earlier.is_nan else "inf")
     if line == "" or line != place(source_line(backward, backward=True)):
-        return tracer.spread(case.hop) is not None and _has_same_constant(tracer, case, earlier)
+        spread = tracer.spread(case.hop)
+        return spread is not None and spread == tracer.spread(earlier.hop)
     if operation(backward, bad=bad, backward=True).endswith(f"backward of {name}"):
         return True
     return _has_same_constant(tracer, case, earlier)

@@ -83,11 +83,15 @@ class Told:
         if (empty := self._unwritten(hop)) is not None:
             name, line = empty
             return f"{words} comes from elements of {name}{place(line)} that nothing wrote, in {op}{at} in {steps}"
-        if (spread := self.tracer.spread(hop)) is not None:
-            return f"{words} {come} from the {spread} of too few elements, {DIVISION}{at}, in {steps}"
+        if (spread := self._spread(hop)) is not None:
+            return f"{words} {come} from {spread}{at}, in {steps}"
         if (constant := self.tracer.constant(hop)) is not None:
             return f"{words} {come} from {constant} in the kernel of {op}{at} in {steps}"
         return f"{words} {are} produced by {op}{at} in {steps}"
+
+    def _spread(self, hop: Hop) -> str | None:
+        spread = self.tracer.spread(hop)
+        return f"the {spread} of too few elements, {DIVISION}" if spread is not None else None
 
     def proof(self) -> list[str]:
         """Return what the first launch read and wrote, or what the first and the last launch wrote."""
@@ -155,7 +159,8 @@ class Told:
             return f"{words} in input {name} of {op}{at} {becomes} NaN in {where} in {steps}"
         if is_overflow(self.tracer, first):
             return f"{short_dtype(first.row.dtype)} overflow in {op}{at} becomes NaN in {where} in {steps}"
-        constant = self.tracer.constant(first)
+        spread = self._spread(first)
+        constant = f"{spread}," if spread is not None else self.tracer.constant(first)
         return f"{words} from {f'{constant} in ' if constant else ''}{op}{at} {becomes} NaN in {where} in {steps}"
 
     def _masked(self, hop: Hop) -> tuple[str, int, int] | None:

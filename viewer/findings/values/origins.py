@@ -227,15 +227,16 @@ class Tracer:
         if is_nan(hop.row) and "nan" in signs and not any(_CHECKS_FOR_NAN.search(name) for name in operators(site)):
             return NAN_CONSTANT
         if "0" in signs:
-            spread = _spread(site)
-            return f"the {spread} of too few elements, {DIVISION}," if spread is not None else DIVISION
+            return DIVISION
         is_one = hop.row.positive_infinity or is_nan(hop.row)
         return "an infinite constant" if ("+" if is_one else "-") in signs else None
 
     def spread(self, hop: Hop) -> str | None:
         """Return the ``std`` or ``var`` of too few elements that is the cause of a value, or None if there is none."""
-        constant = self.constant(hop) or ""
-        return _spread(self.site(hop.flow.site)) if DIVISION in constant else None
+        if self.constant(hop) != DIVISION:
+            return None
+        names = operators(self.site(hop.flow.site))
+        return next((spread for spread in _SPREADS if any(spread in name for name in names)), None)
 
     def has_minus_infinity(self, site: SiteRow) -> bool:
         """Return whether the source of a kernel contains -inf, as masks write it."""
@@ -246,10 +247,6 @@ class Tracer:
         code = code_of_graph(self.trace, site.graph)
         begin = re.search(rf"^{re.escape(site.kernel)} = async_compile\..*?'''", code or "", re.MULTILINE | re.DOTALL)
         return None if code is None or begin is None else code[begin.end() :].partition("'''")[0]
-
-
-def _spread(site: SiteRow) -> str | None:
-    return next((name for name in _SPREADS if any(name in one for one in operators(site))), None)
 
 
 def _is_computed_with(source: str, constant: re.Match[str]) -> bool:
