@@ -110,8 +110,8 @@ def test_a_child_that_ends_well_or_by_its_own_exit_has_none(
     error: BaseException | None, code: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "told"
-    assert raise_by_multiprocessing("spawn", str(path), error) == code
-    assert path.read_text() == "exit: None"
+    ended_with = raise_by_multiprocessing("spawn", str(path), error)
+    assert (path.read_text(), ended_with) == ("exit: None", code)
 
 
 def test_the_exception_that_the_parent_handles_is_none_of_the_child(tmp_path: Path) -> None:

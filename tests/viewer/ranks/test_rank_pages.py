@@ -174,7 +174,7 @@ def test_compiles_and_caches_of_real_ranks() -> None:
         by_aspect = {str(row.aspect): row for row in found.aspects}
         shown = {aspect: rank_difference(trace, aspect, 1, 3) for aspect in ("compile_ids", "caches")}
     severities = {aspect: row.severity for aspect, row in findings.items()}
-    assert severities == {"compile_ids": "warning", "graphs": "warning", "caches": "info", "times": "warning"}
+    assert severities == {"compile_ids": "warning", "graphs": "warning", "times": "warning"}
     assert [row.compiles for row in found.rows] == [len(ids) for ids in compiles]
     for aspect, sequence in (("compile_ids", compiles), ("caches", caches)):
         groups = {tuple(log for log in range(4) if sequence[log] == other) for other in sequence}
