@@ -49,11 +49,11 @@ class UpdateWatch:
 
     def begins(self, optimizer: Any) -> None:
         """Keep samples of the parameters if the step that begins is to be compared. Raises nothing."""
-        watched = self._watched.get(optimizer)
-        if self._has_failed or (watched is not None and watched.is_done):
+        if self._has_failed:
             return
         try:
-            if _is_capturing():
+            watched = self._watched.get(optimizer)
+            if (watched is not None and watched.is_done) or _is_capturing():
                 return
             if watched is None:
                 watched = self._watched[optimizer] = _Watched()
@@ -64,10 +64,12 @@ class UpdateWatch:
 
     def stepped(self, optimizer: Any) -> None:
         """Compare the parameters, and write a record after the last step that is compared. Raises nothing."""
-        watched = self._watched.get(optimizer)
-        if self._has_failed or watched is None or watched.before is None:
+        if self._has_failed:
             return
         try:
+            watched = self._watched.get(optimizer)
+            if watched is None or watched.before is None:
+                return
             with without_modes():
                 _compare(optimizer, watched)
                 if watched.steps == STEPS:

@@ -28,10 +28,12 @@ class GradientWatch:
 
     def begins(self, optimizer: Any) -> None:
         """Look at the gradients with which an optimizer is about to step. Raises nothing."""
-        steps, missing = self._seen.get(optimizer, (0, []))
-        if steps >= STEPS or self._has_failed:
+        if self._has_failed:
             return
         try:
+            steps, missing = self._seen.get(optimizer, (0, []))
+            if steps >= STEPS:
+                return
             missing = [one for one in (missing if steps else _trained(optimizer)) if one.grad is None]
             if steps + 1 == STEPS and missing:
                 self._tell(optimizer, missing)

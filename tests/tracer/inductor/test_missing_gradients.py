@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
+from stepscope.tracer.inductor.learning_rates import RateWatch
+from stepscope.tracer.inductor.lost_updates import UpdateWatch
 from stepscope.tracer.inductor.missing_gradients import STEPS, GradientWatch
+from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
 from stepscope.tracer.schema.steps import MissingGradients
 
 
@@ -61,3 +66,22 @@ def test_parameters_without_any_module_are_not_called_left_behind() -> None:
     one.grad = torch.ones(2)
     (found,) = looked_at([one, other])
     assert (found.missing, found.unowned, found.sizes) == (1, 0, [[3]])
+
+
+class Unhashable(torch.optim.SGD):
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("watch", [GradientWatch, UpdateWatch, UntrainedWatch, RateWatch])
+def test_an_optimizer_that_cannot_be_hashed_ends_the_watch_and_not_the_program(watch: Any) -> None:
+    told: list[str] = []
+    watching = watch(lambda record: None, lambda where, error: told.append(where))
+    if watch is UntrainedWatch:
+        watching._known = {"x": None}
+    optimizer = Unhashable([nn.Parameter(torch.ones(2, dtype=torch.bfloat16))], lr=0.1)
+    for _ in range(2):
+        watching.begins(optimizer)
+    assert len(told) == 1
