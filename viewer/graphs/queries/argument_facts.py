@@ -19,7 +19,7 @@ _UNINITIALISED = f"""
       AND NOT EXISTS (FROM arguments o WHERE o.site = a.site AND o.role <> 'in' AND o.storage = a.storage)
     ORDER BY r.first, a.argument
 """
-_VIEW = """{{argument: {of}.argument, name: {of}.name, role: {of}.role, parameter: {of}.parameter, dtype: {of}.dtype,
+VIEW = """{{argument: {of}.argument, name: {of}.name, role: {of}.role, parameter: {of}.parameter, dtype: {of}.dtype,
             size: {of}.size, stride: {of}.stride, "offset": {of}.storage_offset}}"""
 # The tensors of each argument that were seen first, several for a list. Addresses of different calls differ.
 _SHARED = f"""
@@ -33,7 +33,7 @@ _SHARED = f"""
         WHERE a.buffer IS NOT NULL
     )
     SELECT s.log, s.graph, s.site, ran.first AS launch, ran.step, ran.launches, s.kernel, s.kind,
-           {_VIEW.format(of="r")} AS read, {_VIEW.format(of="w")} AS written
+           {VIEW.format(of="r")} AS read, {VIEW.format(of="w")} AS written
     FROM one r JOIN one w
       ON w.site = r.site
          AND (w.memory = r.memory OR (w.storage_address = r.storage_address AND w.local_call = r.local_call))

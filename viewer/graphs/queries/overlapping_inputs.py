@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepscope.viewer.graphs.queries.argument_facts import View, view_of
+from stepscope.viewer.graphs.queries.argument_facts import VIEW, View, view_of
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
-_VIEW = """{{argument: {of}.argument, name: {of}.buffer, role: {of}.role, parameter: {of}.parameter, dtype: {of}.dtype,
-            size: {of}.size, stride: {of}.stride, "offset": {of}.storage_offset}}"""
 # The recorder describes arguments again once inputs of a graph share storages in another way than before.
 _PAIRS = f"""
     WITH given AS (
-        SELECT s.graph, s.log, s.site, a.argument, a.buffer, a.role, a.parameter, t.local_call, t.dtype, t.size,
+        SELECT s.graph, s.log, s.site, a.argument, a.buffer AS name, a.role, a.parameter, t.local_call, t.dtype, t.size,
                t.stride, t.storage_offset, t.storage_address
         FROM tensors t JOIN sites s ON s.site = t.site
         JOIN arguments a ON a.site = t.site AND a.argument = t.argument
         WHERE a.buffer IS NOT NULL AND t.item IS NULL AND t.storage_address IS NOT NULL
     ), pairs AS (
-        SELECT w.log, w.graph, w.local_call, w.site, {_VIEW.format(of="w")} AS written, {_VIEW.format(of="r")} AS read
+        SELECT w.log, w.graph, w.local_call, w.site, {VIEW.format(of="w")} AS written, {VIEW.format(of="r")} AS read
         FROM given w JOIN given r ON r.graph = w.graph AND r.local_call = w.local_call
-             AND r.storage_address = w.storage_address AND r.buffer <> w.buffer
+             AND r.storage_address = w.storage_address AND r.name <> w.name
         WHERE w.role <> 'in' AND r.role <> 'out'
         QUALIFY row_number() OVER (
-            PARTITION BY w.graph, w.local_call, w.buffer, r.buffer ORDER BY w.site, w.argument, r.site, r.argument
+            PARTITION BY w.graph, w.local_call, w.name, r.name ORDER BY w.site, w.argument, r.site, r.argument
         ) = 1
     ), later AS (
         SELECT p.* FROM pairs p

@@ -7,7 +7,13 @@ from typing import NamedTuple
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
-_VANISHED = """
+_OF_FIRST_LOG = """
+    SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, file, line,
+           arg_min(largest, log) AS largest, arg_min(rate, log) AS rate, arg_min(steps, log) AS steps,
+           arg_min(low, log) AS low
+    FROM counted WHERE low >= $least GROUP BY name, file, line ORDER BY log, name
+"""
+_VANISHED = f"""
     WITH largest AS (
         SELECT log, max(rate) AS largest FROM learning_rates GROUP BY log HAVING count(DISTINCT (name, file, line)) = 1
     ),
@@ -17,7 +23,7 @@ _VANISHED = """
     ),
     fallen AS (
         SELECT r.log, name, file, line, largest, min(r.time_unix_ns) AS time_unix_ns,
-               arg_max(rate, r.time_unix_ns) AS last
+               arg_max(rate, r.time_unix_ns) AS rate
         FROM learning_rates r JOIN high h ON r.log = h.log AND r.time_unix_ns > h.high_ns
         WHERE r.before IS NOT NULL GROUP BY ALL
     ),
@@ -26,12 +32,9 @@ _VANISHED = """
                count(*) FILTER (WHERE s.end_ns - l.monotonic_ns + l.unix_ns >= f.time_unix_ns) AS low
         FROM fallen f JOIN logs l ON l.log = f.log JOIN steps s ON s.log = f.log WHERE s.kind = 'train' GROUP BY ALL
     )
-    SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, file, line,
-           arg_min(largest, log) AS largest, arg_min(last, log) AS rate, arg_min(steps, log) AS steps,
-           arg_min(low, log) AS low
-    FROM counted WHERE low >= $least GROUP BY name, file, line ORDER BY log, name
+    {_OF_FIRST_LOG}
 """
-_NOT_RISEN = """
+_NOT_RISEN = f"""
     WITH optimizers AS (
         SELECT log, min(name) AS name, min(file) AS file, min(line) AS line, max(rate) AS largest,
                min(time_unix_ns) AS time_unix_ns, arg_min(rate, time_unix_ns) AS rate
@@ -46,10 +49,7 @@ _NOT_RISEN = """
                count(*) FILTER (WHERE s.end_ns - l.monotonic_ns + l.unix_ns < o.risen_ns) AS low
         FROM risen o JOIN logs l ON l.log = o.log JOIN steps s ON s.log = o.log WHERE s.kind = 'train' GROUP BY ALL
     )
-    SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, file, line,
-           arg_min(largest, log) AS largest, arg_min(rate, log) AS rate, arg_min(steps, log) AS steps,
-           arg_min(low, log) AS low
-    FROM counted WHERE low >= $least GROUP BY name, file, line ORDER BY log, name
+    {_OF_FIRST_LOG}
 """
 
 
