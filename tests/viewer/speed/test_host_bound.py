@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stepscope.tracer.schema.launches import CallGaps
+import pytest
+
+from stepscope.tracer.schema.launches import CallGaps, TensorMeta, Tensors
 from stepscope.tracer.schema.steps import CallSite
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.rows import Finding
@@ -47,3 +49,12 @@ def test_the_time_of_the_recorder_between_calls_is_no_part_of_the_step(opened: O
 
 def test_launches_that_compute_are_no_cost_of_calling(opened: Open) -> None:
     assert found(opened(run_of(lambda kernel, step: 6_000, KERNELS, 16))) == []
+
+
+@pytest.mark.parametrize(("rows", "told"), [(64, 1), (1_024, 0)])
+def test_a_kernel_that_moves_little_may_take_longer_on_a_slow_machine(opened: Open, rows: int, told: int) -> None:
+    log = run_of(lambda kernel, step: 9_000, KERNELS, 16)
+    for site in range(len(KERNELS)):
+        sizes = [TensorMeta(n, "float32", [rows, 4], [4, 1], "cpu", 0, 16 * rows) for n in range(2)]
+        log.record(Tensors(0, 0, site, sizes))
+    assert len(found(opened(log))) == told

@@ -1,11 +1,12 @@
 """The host cannot keep up, although the program waits for nothing else. On a CPU: a typical step has at least 100
-launches of sites whose launches take less than 5 us in the median, which is about what calling a kernel costs, and
-these launches with the host work between launches take at least half of the step, without the recorder's own time
-between calls. On a GPU: the kernels of a typical step take at most half of its time on the device, by the calls that
-were measured, and launching them and the host work between launches take at least half. Recordings of values are left
-out, because the recorder reads between the launches. It needs four typical steps, those of medium duration in which
-nothing was compiled, and takes the medians of their times. The finding names the line that calls the graph with most of
-the launches. It is a warning from 1 ms per step on, and information below that; under 0.3 ms there is none."""
+launches of sites whose launches take about as long as calling a kernel does, and these launches with the host work
+between launches take at least half of the step, without the recorder's own time between calls. Such launches take less
+than 5 us in the median, and less than 20 us if the kernel moves at most 4 KiB in each. On a GPU: the kernels of a
+typical step take at most half of its time on the device, by the calls that were measured, and launching them and the
+host work between launches take at least half. Recordings of values are left out, because the recorder reads between the
+launches. It needs four typical steps, those of medium duration in which nothing was compiled, and takes the medians of
+their times. The finding names the line that calls the graph with most of the launches. It is a warning from 1 ms per
+step on, and information below that; under 0.3 ms there is none."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ _ADVICE = (
     "Larger tensors make each call worth more; torch._inductor.config.cpp_wrapper = True removes the Python between the"
     " calls."
 )
-HALF, SHORT_NS, LEAST_LAUNCHES, LEAST_HOST_NS = 0.5, 5_000, 100, 300_000
+HALF, LEAST_LAUNCHES, LEAST_HOST_NS = 0.5, 100, 300_000
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -58,7 +59,7 @@ def _time(run: RunSplit, kind: PartKind) -> int:
 
 
 def _on_cpu(evidence: Evidence, runs: list[RunSplit]) -> Iterator[Slowness]:
-    found = short_launches(evidence.trace, steps_of_runs(evidence, runs), SHORT_NS)
+    found = short_launches(evidence.trace, steps_of_runs(evidence, runs))
     for run in runs:
         typical = steady_steps(evidence, run)
         short = [found.get(run.log, {}).get(step, (0, 0)) for step in typical.steps]

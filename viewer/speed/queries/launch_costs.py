@@ -10,15 +10,18 @@ from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.speed.queries.device_work import profiled_busy_ns
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.kernel_bytes import kernel_bytes
 
+SHORT_NS, SHORT_IF_SMALL_NS, SMALL_BYTES = 5_000, 20_000, 4096
 _TYPICAL = "typical AS MATERIALIZED (SELECT unnest($logs) AS log, unnest($steps) AS step)"
 _SHORT = f"""
     WITH {_TYPICAL}, timed AS (
-        SELECT l.log, l.step, l.site, l.duration_ns FROM launches l
+        SELECT l.log, l.step, l.site, s.kernel, l.duration_ns FROM launches l
         JOIN typical t ON t.log = l.log AND t.step = l.step JOIN sites s ON s.site = l.site
         WHERE s.kind <> 'subgraph' AND l.duration_ns IS NOT NULL
     ), short AS (
-        SELECT log, site FROM timed GROUP BY log, site HAVING median(duration_ns) < $short
+        SELECT log, site FROM timed GROUP BY log, site, kernel
+        HAVING median(duration_ns) < CASE WHEN list_contains($small, kernel) THEN $short_if_small ELSE $short END
     )
     SELECT log, step, count(*), sum(duration_ns)::BIGINT FROM timed JOIN short USING (log, site) GROUP BY log, step
 """
@@ -114,12 +117,18 @@ class SiteCost(NamedTuple):
     source: SourceLine | None
 
 
-def short_launches(trace: Trace, steps: StepsOfLogs, short_ns: int) -> dict[int, dict[int, tuple[int, int]]]:
-    """Return the number of launches in each of these steps from sites whose launches usually take less than `short_ns`,
-    and their time together, by log and step."""
+def short_launches(trace: Trace, steps: StepsOfLogs) -> dict[int, dict[int, tuple[int, int]]]:
+    """Return the number of launches in each of these steps from sites whose launches cost about as much as calling a
+    kernel, and their time together, by log and step.
+
+    These are sites whose launches take less than `SHORT_NS` in the median, and less than `SHORT_IF_SMALL_NS` if the
+    kernel moves at most `SMALL_BYTES` per launch, which no machine needs long for."""
     found: defaultdict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
+    every = trace.once(kernel_bytes)
+    small = [name for name, of in every.items() if of.moved is not None and of.moved <= SMALL_BYTES * of.launches]
+    bounds = {"short": SHORT_NS, "short_if_small": SHORT_IF_SMALL_NS, "small": small}
     for asked in _portions(steps):
-        for log, step, count, total in sql.rows(trace, _SHORT, {**asked, "short": short_ns}):
+        for log, step, count, total in sql.rows(trace, _SHORT, {**asked, **bounds}):
             found[log][step] = count, total
     return found
 

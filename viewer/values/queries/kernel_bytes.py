@@ -42,7 +42,7 @@ _BYTES = f"""
                         AND (p.until IS NULL OR r.local_call < p.until)
         GROUP BY r.site
     ), ran AS (SELECT site, count(*) AS launches FROM launches GROUP BY site)
-    SELECT s.kernel, coalesce(bool_and(p.is_cpu), false),
+    SELECT s.kernel, sum(ran.launches)::BIGINT, coalesce(bool_and(p.is_cpu), false),
            CASE WHEN bool_and(coalesce(p.is_known, false))
                 THEN CAST(sum(CASE WHEN p.is_constant THEN p.moved * ran.launches ELSE g.moved END) AS BIGINT) END
     FROM ran JOIN sites s ON s.site = ran.site LEFT JOIN per_site p ON p.site = s.site
@@ -55,6 +55,7 @@ _BYTES = f"""
 class KernelBytes:
     """What all launches of a kernel move."""
 
+    launches: int
     is_cpu: bool
     """Whether all of its arguments are in the memory of the CPU."""
     moved: int | None
@@ -66,4 +67,4 @@ def kernel_bytes(trace: Trace) -> dict[str, KernelBytes]:
     dtypes = [name for (name,) in sql.rows(trace, "SELECT DISTINCT dtype FROM tensors WHERE dtype <> ?", [UNRECORDED])]
     sizes = [item_bytes(name) for name in dtypes]
     rows = sql.rows(trace, _BYTES, [dtypes, sizes])
-    return {name: KernelBytes(is_cpu, moved) for name, is_cpu, moved in rows}
+    return {name: KernelBytes(*facts) for name, *facts in rows}
