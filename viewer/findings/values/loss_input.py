@@ -1,0 +1,57 @@
+"""A loss gets what it does not expect. Either predictions of size (N, 1), which a layer computed, are subtracted from
+or multiplied by targets of size (N): they broadcast to (N, N), and the loss is the sum or mean of all of these, as if
+each prediction belonged to all targets. Or a function of torch.nn.functional that expects logits gets the results of
+softmax or sigmoid, which it applies itself; or one that expects logarithms of probabilities gets the results of
+softmax, sigmoid or a linear layer. The graphs of Dynamo show it, so that losses outside of compiled code are not seen.
+Targets are computed from inputs of the graph without layers and parameters. There is one finding per line of the
+program."""
+
+from __future__ import annotations
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, rule_of
+from stepscope.viewer.findings.values.operations import place
+from stepscope.viewer.graphs.queries.loss_inputs import LossInput, Mistake, loss_inputs
+from stepscope.viewer.overview.rows import Finding
+
+SUMMARY = "A loss gets inputs that it does not expect"
+TITLE_IS_MEASURED = True
+
+_ADVICE: dict[Mistake, str] = {
+    "all pairs": "squeeze(1) on the predictions, or unsqueeze(1) on the targets, gives both the same size.",
+    "probabilities": "Pass the logits; the probabilities are only needed for predictions.",
+    "no logarithm": "log_softmax or logsigmoid computes the logarithms in a stable way.",
+}
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding per line and loss of each log."""
+    first: dict[object, LossInput] = {}
+    for one in loss_inputs(evidence.trace):
+        first.setdefault((one.log, one.loss, place(one.source)), one)
+    return [_finding(evidence, one) for one in first.values()]
+
+
+def _finding(evidence: Evidence, one: LossInput) -> Timed:
+    return one.start_ns, Finding(
+        kind="loss_input",
+        severity="warning",
+        title=_title(one),
+        proof=[_ADVICE[one.mistake]],
+        rule=rule_of(__doc__),
+        evidence=attributes(one, "mistake", "loss", "given", "size"),
+        page=f"/graphs/{one.graph}",
+        rank=evidence.rank_of(one.log),
+        **attributes(one, "step", "graph", "log", "source"),
+    )
+
+
+def _title(one: LossInput) -> str:
+    if one.mistake == "all pairs":
+        return (
+            f"The loss{place(one.source)} combines each prediction with all targets: sizes [{one.size}, 1] and"
+            f" [{one.size}] broadcast to [{one.size}, {one.size}]"
+        )
+    given = f"the results of {one.given}{place(one.given_source)}"
+    if one.mistake == "no logarithm":
+        return f"{one.loss}{place(one.source)} gets {given}, but expects logarithms of probabilities"
+    return f"{one.loss}{place(one.source)} gets {given}, but expects logits and applies {one.given} itself"

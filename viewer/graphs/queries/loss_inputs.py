@@ -1,0 +1,197 @@
+"""Queries losses whose inputs do not fit them: what Dynamo's graphs compute from the results of layers and the targets.
+
+The functions are those of `torch.nn.functional`, whose documentation says what each expects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from stepscope.viewer.graphs.queries.signatures import placeholders
+from stepscope.viewer.graphs.rows import SourceLine, commented_lines
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
+
+_GRAPHS = """
+    SELECT g.log, min(g.graph) AS graph, max(d.record) AS dynamo, min(c.step) AS step, min(c.start_ns) AS start_ns
+    FROM graphs g JOIN records d ON d.log = g.log AND d.compile_id = g.compile_id AND d.event = 'dynamo_output_graph'
+    JOIN (SELECT graph, arg_min(step, call) AS step, min(start_ns) AS start_ns FROM calls GROUP BY graph) c
+      ON c.graph = g.graph
+    GROUP BY g.log, g.compile_id ORDER BY g.log, graph
+"""
+_FORWARD = re.compile(r"^[ \t]*def forward\(", re.MULTILINE)
+_STATEMENT = re.compile(r"\s+(\w+)(?:: \"([^\"]*)\")? = ([^;]+)")
+_SIZES = re.compile(r"\w+\[([^\]]*)\]")
+_CALLED = re.compile(r"(\w+)\(")
+_OPERATOR = re.compile(r" ([-*]) ")
+_WHOLE = re.compile(r"(?:\.(?:mean|sum)\(\)|torch\.(?:mean|sum)\(\w+\))")
+"""A reduction to one number."""
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?! ?=)")
+"""A name other than that of an argument."""
+_PARAMETER = re.compile(r"_(?:parameters|buffers)_")
+_LAYERS = {"linear", "matmul", "mm", "addmm", "bmm", "baddbmm"}
+_SAME_ELEMENTS = {
+    "", "view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "t", "contiguous", "clone",
+    "float", "double", "half", "bfloat16", "to", "type",
+}  # fmt: skip
+"""Functions whose result has the elements of their first input; "" is an index or another name."""
+_PER_ELEMENT_LOSSES = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"}
+_CROSSING = _PER_ELEMENT_LOSSES | {"-", "*", "sub", "mul"}
+_OF_ROWS = {"softmax", "log_softmax", "matmul", "mm", "triu", "tril", "masked_fill", "where"}
+"""Functions that make sense of all pairs."""
+Mistake = Literal["all pairs", "probabilities", "no logarithm"]
+"""``all pairs``: each prediction is combined with all targets; ``probabilities``: the loss applies softmax or sigmoid
+again; ``no logarithm``: the loss expects logarithms of probabilities."""
+
+
+_AGAIN: Mistake = "probabilities"
+_NO_LOGARITHM: Mistake = "no logarithm"
+_WRONG_INPUTS: Mapping[str, Mapping[str, Mistake]] = {
+    "cross_entropy": {"softmax": _AGAIN},
+    "log_softmax": {"softmax": _AGAIN},
+    "binary_cross_entropy_with_logits": {"sigmoid": _AGAIN},
+    "nll_loss": dict.fromkeys(("softmax", "sigmoid", "linear"), _NO_LOGARITHM),
+    "kl_div": dict.fromkeys(("softmax", "sigmoid", "linear"), _NO_LOGARITHM),
+}
+"""What a function's first input must not have been computed by."""
+
+
+@dataclass(frozen=True)
+class LossInput:
+    """A loss that gets what it does not expect."""
+
+    log: int
+    graph: int
+    step: int
+    """The step of the first call of the graph."""
+    start_ns: int
+    mistake: Mistake
+    loss: str
+    """The function, such as ``cross_entropy``, or the operator ``-`` or ``*``."""
+    given: str
+    """The function that computed the input: ``softmax``, ``sigmoid`` or ``linear``."""
+    source: SourceLine | None
+    given_source: SourceLine | None
+    size: str
+    """The number of predictions that are combined with all targets, or its symbol; "" for other mistakes."""
+
+
+@dataclass(frozen=True)
+class _Node:
+    name: str
+    sizes: tuple[str, ...] | None
+    """None if the graph does not state them."""
+    function: str
+    operands: tuple[str, ...]
+    is_whole: bool
+    """Whether it is a sum or mean of all elements."""
+    source: SourceLine | None
+
+
+Nodes = Mapping[str, _Node]
+
+
+def loss_inputs(trace: Trace) -> Iterator[LossInput]:
+    """Yield the losses in the order of their graphs."""
+    for log, graph, dynamo, step, start_ns in sql.rows(trace, _GRAPHS):
+        for mistake, loss, given, size in mistakes(trace.payload(dynamo).decode("utf-8", "replace")):
+            yield LossInput(
+                log, graph, step, start_ns, mistake, loss.function, given.function, loss.source, given.source, size
+            )
+
+
+def mistakes(graph: str) -> Iterator[tuple[Mistake, _Node, _Node, str]]:
+    """Yield the mistakes in the text of a graph of Dynamo: the loss, what it gets, and the number of predictions."""
+    starts = [found.start() for found in _FORWARD.finditer(graph)]
+    for start, end in zip(starts, [*starts[1:], len(graph)], strict=True):
+        nodes = _nodes(graph[start:end])
+        for node in nodes.values():
+            yield from _of_probabilities(node, nodes)
+            yield from _of_pairs(node, nodes)
+
+
+def _nodes(function: str) -> Nodes:
+    nodes = {
+        one.name: _Node(one.name, _sizes(one.annotation), "placeholder", (), False, None)
+        for one in placeholders(function)
+    }
+    for line, source in commented_lines(function):
+        if (found := _STATEMENT.match(line)) is not None:
+            name, annotation, expression = found.groups()
+            nodes[name] = _node(name, annotation or "", expression.strip(), source, nodes)
+    return nodes
+
+
+def _node(name: str, annotation: str, expression: str, source: SourceLine | None, known: Nodes) -> _Node:
+    if expression in known:  # another name of an input
+        return replace(known[expression], name=name)
+    called, operator = _CALLED.search(expression), _OPERATOR.search(expression)
+    function = called[1] if called else operator[1] if operator else ""
+    operands = tuple(one for one in _NAME.findall(expression) if one in known)
+    return _Node(name, _sizes(annotation), function, operands, _WHOLE.search(expression) is not None, source)
+
+
+def _sizes(annotation: str) -> tuple[str, ...] | None:
+    found = _SIZES.match(annotation)
+    return tuple(size.strip() for size in found[1].split(",") if size) if found is not None else None
+
+
+def _of_probabilities(loss: _Node, nodes: Nodes) -> Iterator[tuple[Mistake, _Node, _Node, str]]:
+    wrong = _WRONG_INPUTS.get(loss.function)
+    if wrong is None or not loss.operands:
+        return
+    given = nodes[loss.operands[0]]
+    while given.function in _SAME_ELEMENTS and given.operands:
+        given = nodes[given.operands[0]]
+    if given.function in wrong:
+        yield wrong[given.function], loss, given, ""
+
+
+def _of_pairs(loss: _Node, nodes: Nodes) -> Iterator[tuple[Mistake, _Node, _Node, str]]:
+    """Yield a loss of predictions of size (N, 1) and targets of size (N), which broadcast to (N, N)."""
+    if loss.function not in _CROSSING or len(loss.operands) < 2:
+        return
+    one, other = sorted((nodes[name] for name in loss.operands[:2]), key=lambda node: -len(node.sizes or ()))
+    if other.sizes is None or len(other.sizes) != 1 or one.sizes != (*other.sizes, "1") or other.sizes == ("1",):
+        return
+    layer = next((node for node in _before(one, nodes, one.sizes) if node.function in _LAYERS), None)
+    if layer is not None and _is_target(other, nodes) and _is_averaged(loss, nodes, other.sizes * 2):
+        yield "all pairs", loss, layer, other.sizes[0]
+
+
+def _before(node: _Node, nodes: Nodes, sizes: tuple[str, ...] | None = None) -> Iterator[_Node]:
+    """Yield a node and those that it is computed from; only those of these sizes, if they are given."""
+    waiting, seen = [node], set[str]()
+    while waiting:
+        node = waiting.pop()
+        if node.name not in seen and (sizes is None or node.sizes == sizes):
+            seen.add(node.name)
+            yield node
+            waiting += [nodes[name] for name in node.operands]
+
+
+def _is_target(node: _Node, nodes: Nodes) -> bool:
+    """Return whether a node is computed from inputs of the graph alone, without layers and parameters."""
+    before = [*_before(node, nodes)]
+    inputs = [one.name for one in before if one.function == "placeholder"]
+    return (
+        bool(inputs) and not any(one.function in _LAYERS for one in before) and not any(map(_PARAMETER.search, inputs))
+    )
+
+
+def _is_averaged(loss: _Node, nodes: Nodes, sizes: tuple[str, ...]) -> bool:
+    """Return whether a loss is one number, or becomes one by functions of each element and a sum or mean."""
+    if loss.sizes == ():
+        return loss.function in _PER_ELEMENT_LOSSES
+    reached = {loss.name} if loss.sizes == sizes else set()
+    for node in nodes.values():
+        if reached.isdisjoint(node.operands):
+            continue
+        if node.sizes == () and node.is_whole:
+            return True
+        if node.sizes == sizes and node.function not in _OF_ROWS:
+            reached.add(node.name)
+    return False
