@@ -273,6 +273,27 @@ def test_a_custom_operator_that_changes_an_input_unsaid(
         assert asks is any("stepscope_test.stats" in note and "--verify-before" in note for note in notes)
 
 
+def test_a_custom_operator_that_changes_two_inputs_is_told_once(scripts: Scripts, tmp_path: Path) -> None:
+    body = """
+    @torch.library.custom_op("stepscope_test::center", mutates_args=())
+    def center(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return one.sub_(1).sum(0) + other.sub_(1).sum(0)
+    @center.register_fake
+    def _(one, other):
+        return one.new_empty(one.shape[1:])
+    @torch.compile
+    def model(value):
+        one, other = value @ value, value @ value.T
+        total = torch.ops.stepscope_test.center(one, other)
+        return one * other + total
+    with stepscope.trace(FOLDER, level="values", verify_before=True):
+        model(VALUE.clone())
+    """
+    (finding,) = record(scripts, tmp_path / "two", body)
+    assert finding.title.startswith("The custom operator stepscope_test.center changed buf0 and buf1 without declaring")
+    assert finding.evidence["changed"] == ["buf0", "buf1"]
+
+
 @pytest.mark.parametrize(
     "clears",
     [

@@ -1,11 +1,21 @@
 """The values of a buffer before a launch differ from the values of the last write to it in the same call, although no
 launch wrote it in between. Something else changed it: a stray write, another stream, or memory that is still in use.
 The inputs of a custom operator are also read after it, so that an operator that changes one without declaring it is
-named."""
+named, once with all of them."""
 
 from __future__ import annotations
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, open_launch, program_name, rule_of
+from collections.abc import Mapping
+
+from stepscope.viewer.findings.evidence import (
+    Evidence,
+    Timed,
+    attributes,
+    names_text,
+    open_launch,
+    program_name,
+    rule_of,
+)
 from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
@@ -25,26 +35,34 @@ _HINT = "Record with --red-zones to see whether a launch writes past the end of 
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per buffer of a graph, at its first change."""
+    """Return one finding per buffer of a graph, at its first change, and one per custom operator and line."""
     if not has_values(evidence.trace):
         return []
     first: dict[tuple[int, str], ChangedValue] = {}
     for change in changed_values(evidence.trace):
         first.setdefault((change.graph, change.buffer or change.name), change)
-    return [_finding(evidence.trace, change) for change in list(first.values())[:MOST_FINDINGS]]
+    sites = {site.site: site for site in site_rows(evidence.trace, [one.before.site for one in first.values()])}
+    groups: dict[object, dict[str, ChangedValue]] = {}
+    for place_of_buffer, change in first.items():
+        site, name = sites[change.before.site], program_name(evidence.trace, change.graph, change.name)
+        is_operator = change.before.moment == "after"
+        key = (change.log, site.kernel, place(source_line(site))) if is_operator else place_of_buffer
+        groups.setdefault(key, {}).setdefault(name, change)
+    return [_finding(evidence.trace, changes) for changes in list(groups.values())[:MOST_FINDINGS]]
 
 
-def _finding(trace: Trace, change: ChangedValue) -> Timed:
+def _finding(trace: Trace, changes: Mapping[str, ChangedValue]) -> Timed:
+    (name, change), names = next(iter(changes.items())), names_text([*changes])
     row, written = change.before, change.written
     sites = {site.site: site for site in site_rows(trace, [row.site, written.site])}
-    where, name = launch_place(trace, row.launch), program_name(trace, change.graph, change.name)
+    where = launch_place(trace, row.launch)
     kernel, verb = sites[row.site].kernel, "written by" if written.moment == "after" else "read at"
     was = f"{describe(name, written)}, {verb} launch {written.launch}: {sites[written.site].kernel}"
     hint = [] if row.moment == "after" else [_HINT]
     if row.moment == "after":
         line = place(source_line(sites[row.site]))
         title = (
-            f"The custom operator {operator_name(kernel)} changed {name} without declaring it{line}, in {where.text}"
+            f"The custom operator {operator_name(kernel)} changed {names} without declaring it{line}, in {where.text}"
         )
     else:
         title = f"{name} changed before {where.text}, {kernel}, although no launch wrote it"
@@ -68,6 +86,7 @@ def _finding(trace: Trace, change: ChangedValue) -> Timed:
             "before": attributes(written, *_COMPARED),
             "now": attributes(row, *_COMPARED),
             "times": change.times,
+            "changed": [*changes],
             "custom_operator": operator_name(kernel) if row.moment == "after" else None,
         },
         page=f"/steps/{change.step}?log={change.log}&launch={row.launch}",
