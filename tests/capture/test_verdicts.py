@@ -273,6 +273,39 @@ def test_a_custom_operator_that_changes_an_input_unsaid(
         assert asks is any("stepscope_test.stats" in note and "--verify-before" in note for note in notes)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "optimizer", "told"),
+    [
+        ("float32", "SGD(parameters, lr=1e-2)", "; a hook on the gradient, clipping or the step of SGD ("),
+        ("float16", "Adam(parameters, lr=1e-3)", "; the step of Adam ("),
+    ],
+)
+def test_a_parameter_is_bad_although_its_gradient_was_finite(
+    scripts: Scripts, tmp_path: Path, dtype: str, optimizer: str, told: str
+) -> None:
+    """A hook divides the gradient of a dead row by its sum, which is zero; the eps of Adam is zero in float16."""
+    body = f"""
+    linear = torch.nn.Linear(8, 8).to(torch.{dtype})
+    model = torch.compile(linear)
+    parameters = list(linear.parameters())
+    if {dtype == "float32"}:
+        linear.weight.register_hook(lambda grad: grad / grad.sum(1, keepdim=True))
+    optimizer = torch.optim.{optimizer}
+    mask = (torch.arange(8) > 2).to(torch.{dtype}) / 256
+    with stepscope.trace(FOLDER, level="values"):
+        for _ in range(3):
+            (model(VALUE.to(torch.{dtype})) * mask).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    """
+    (finding,) = [one for one in record(scripts, tmp_path / "between", body) if one.severity != "info"]
+    assert finding.kind == "nonfinite"
+    (proof,) = [line for line in finding.proof if line.startswith("The gradient of ")]
+    assert told in proof
+    assert " in step 0 finite" in proof
+    assert any("Its eps of 1e-08 is zero in float16." in line for line in finding.proof) is (dtype == "float16")
+
+
 def test_a_custom_operator_that_changes_two_inputs_is_told_once(scripts: Scripts, tmp_path: Path) -> None:
     body = """
     @torch.library.custom_op("stepscope_test::center", mutates_args=())

@@ -1,4 +1,5 @@
-"""Records the learning rates of optimizers of `torch.optim` where they change much."""
+"""Records the learning rates of optimizers of `torch.optim` where they change much, and an eps that is zero in
+float16."""
 
 from __future__ import annotations
 
@@ -6,12 +7,16 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
+
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import LearningRate
 
 LEAST_FACTOR = 2.0
 """Smallest factor between two rates that are recorded."""
 _MOST_RECORDS = 1_000
+_LARGEST_ROUNDED = torch.finfo(torch.float16).smallest_normal / 2**11
+"""Half of the smallest number of float16, which is rounded to zero."""
 
 
 class RateWatch:
@@ -41,9 +46,22 @@ class RateWatch:
         before, recorded = self._rates.get(optimizer, (None, None))
         if recorded is None or _is_far(rate, recorded):
             self._left -= 1
-            self._write(LearningRate(type(optimizer).__name__, rate, before, *calling_place()))
+            eps = _rounded_eps(optimizer) if recorded is None else None
+            file, line = calling_place()
+            self._write(LearningRate(type(optimizer).__name__, rate, before, file, line, eps))
             recorded = rate
         self._rates[optimizer] = rate, recorded
+
+
+def _rounded_eps(optimizer: Any) -> float | None:
+    """Return the eps that is zero in float16, if the optimizer adds it to numbers of this dtype."""
+    for group in optimizer.param_groups:
+        eps = group.get("eps")
+        if not isinstance(eps, float) or not 0 < eps <= _LARGEST_ROUNDED or group.get("fused"):
+            continue
+        if any(parameter.dtype == torch.float16 for parameter in group["params"]):
+            return eps
+    return None
 
 
 def _is_far(rate: float, recorded: float) -> bool:

@@ -94,6 +94,9 @@ class LearningRate(Record):
     file: str | None
     """The place in the program that calls `step`."""
     line: int | None
+    rounded_eps: float | None = None
+    """In the first step, the `eps` of parameters in float16 in which it is zero; None if there are none, or if the
+    optimizer is fused, because it then computes in float32."""
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,8 @@ CREATE TABLE lost_updates (          -- optimizers whose steps left most element
 CREATE TABLE learning_rates (        -- of optimizers in their first steps, and where they had changed much
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, rate DOUBLE,
     before DOUBLE,                   -- the rate in the step before, NULL in the first step
-    file VARCHAR, line BIGINT        -- the place that calls step
+    file VARCHAR, line BIGINT,       -- the place that calls step
+    rounded_eps DOUBLE               -- in the first step, an eps that is zero in float16
 );
 CREATE TABLE missing_gradients (     -- optimizers some of whose parameters had no gradient in the first steps
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, parameters BIGINT, missing BIGINT,

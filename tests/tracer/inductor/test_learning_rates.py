@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 import torch
 
 from stepscope.tracer.inductor.learning_rates import RateWatch
@@ -48,3 +49,33 @@ def test_of_several_groups_the_largest_rate_counts_and_of_many_changes_the_first
         watch.begins(optimizer)
     assert (found[0].rate, found[1].before, len(found)) == (0.3, 0.3, 1_000)
     assert found[0].file == __file__
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options", "expected"),
+    [
+        (torch.float16, {}, 1e-8),
+        (torch.float16, {"eps": 1e-7}, None),
+        (torch.float16, {"eps": 0.0}, None),
+        (torch.float16, {"fused": True}, None),
+        (torch.bfloat16, {}, None),
+        (torch.float32, {}, None),
+    ],
+)
+def test_an_eps_that_is_zero_in_float16_is_recorded_once(
+    dtype: torch.dtype, options: dict[str, Any], expected: float | None
+) -> None:
+    found: list[LearningRate] = []
+    watch = RateWatch(found.append, failed)
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.ones(1, dtype=dtype))], lr=1.0, **options)
+    for rate in (1.0, 0.1):
+        optimizer.param_groups[0]["lr"] = rate
+        watch.begins(optimizer)
+    assert [one.rounded_eps for one in found] == [expected, None]
+
+
+def test_an_optimizer_without_eps_has_none() -> None:
+    found: list[LearningRate] = []
+    parameter = torch.nn.Parameter(torch.ones(1, dtype=torch.float16))
+    RateWatch(found.append, failed).begins(torch.optim.SGD([parameter], lr=1.0))
+    assert [one.rounded_eps for one in found] == [None]

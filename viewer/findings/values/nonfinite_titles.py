@@ -35,10 +35,18 @@ from stepscope.viewer.graphs.queries.unwritten_results import allocations
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import ProofLink
 from stepscope.viewer.text.formats import steps_text
+from stepscope.viewer.values.queries.last_gradients import last_gradient
+from stepscope.viewer.values.queries.learning_rates import rates_of_only_optimizer
+from stepscope.viewer.values.queries.nonfinite import launch_place
 from stepscope.viewer.values.queries.values import LIMITS
 
 _MOST_READ = 2
 _UNWRITTEN = "Generated code has NaN for memory that nothing wrote; eager code reads what the memory happens to hold."
+DIVIDES = (
+    "The step divides by zero where the mean of squared gradients is zero as well; use 1e-4 or more, or keep the"
+    " parameters in float32."
+)
+"""What an eps means that is zero."""
 _MASKS = ("masked_fill", "where")
 """Operators that programs mask with."""
 
@@ -97,9 +105,9 @@ class Told:
         """Return what the first launch read and wrote, or what the first and the last launch wrote."""
         hop, grown = self.case.hop, self.case.grown_from
         if hop.row.moment == "before":
-            return [text.describe(self._label(hop), hop.row)]
+            return [text.describe(self._label(hop), hop.row), *self._between(hop)]
         if grown is not None:
-            return [self._wrote(grown.first), self._wrote(hop), *self._overflows()]
+            return [self._wrote(grown.first), *self._between(grown.first), self._wrote(hop), *self._overflows()]
         read = "; ".join(text.read(hop.flow.inputs, self._namer(hop))[:_MOST_READ])
         inputs = [f"Inputs of {self._name(hop)}: {read}"] if read else []
         back = self.case.came_back
@@ -109,6 +117,23 @@ class Told:
         forward = [self._wrote(self.case.forward)] if self.case.forward else []
         empty = [_UNWRITTEN] if self._unwritten(hop) is not None else []
         return [*forward, *inputs, self._wrote(hop), *empty, *self._kept(hop), *came_back]
+
+    def _between(self, hop: Hop) -> list[str]:
+        """Return what made a parameter NaN or infinite if its last gradient was finite: code outside of graphs."""
+        flow, trace = hop.flow, self.tracer.trace
+        known = program_names(trace, self.tracer.site(flow.site).graph).get(text.label(hop.argument))
+        if hop.row.moment != "before" or known is None or known.name is None or known.kind != "parameter":
+            return []
+        gradient, step = last_gradient(trace, flow.log, known.name, flow.launch) or (None, 0)
+        if gradient is None or text.is_bad(gradient):
+            return []
+        rates = rates_of_only_optimizer(trace, flow.log, launch_place(trace, flow.launch).time_unix_ns)
+        stepped = f"the step of {rates[-1].name}{place(rates[-1].source)}" if rates else "the step of the optimizer"
+        eps = rates[-1].rounded_eps if rates else None
+        makers = f"a hook on the gradient, clipping or {stepped}" if eps is None else stepped
+        finite = text.describe(f"The gradient of {known.name} in step {step}", gradient)
+        rounded = [] if eps is None else [f"Its eps of {text.number(eps)} is zero in float16. {DIVIDES}"]
+        return [f"{finite}; {makers} made {text.what([hop.row])} after the backward pass", *rounded]
 
     def _overflows(self) -> list[str]:
         places = dict.fromkeys(f"{self._name(hop)}{self._at(hop)}" for hop in self.case.overflows)

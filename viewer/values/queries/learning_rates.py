@@ -12,13 +12,18 @@ LEAST_RISE = 2.0
 """Smallest factor between the rates of two steps that is a rise."""
 
 _RATES = """
-    SELECT name, rate, before, file, line FROM learning_rates
+    SELECT name, rate, before, file, line, rounded_eps FROM learning_rates
     WHERE log = ? AND time_unix_ns < ? ORDER BY time_unix_ns DESC
 """
 _RISE = """
-    SELECT name, rate, before, file, line FROM learning_rates
+    SELECT name, rate, before, file, line, rounded_eps FROM learning_rates
     WHERE log = ? AND time_unix_ns > ? AND time_unix_ns < ? AND rate >= ? * before
     ORDER BY rate / before DESC LIMIT 1
+"""
+
+_ROUNDED = """
+    SELECT log, time_unix_ns, name, file, line, rounded_eps AS eps FROM learning_rates WHERE rounded_eps IS NOT NULL
+    QUALIFY row_number() OVER (PARTITION BY log, name, file, line ORDER BY time_unix_ns) = 1 ORDER BY log, time_unix_ns
 """
 
 
@@ -33,6 +38,8 @@ class Rate(NamedTuple):
     file: str | None
     """The place in the program that calls `step`."""
     line: int | None
+    rounded_eps: float | None
+    """In the first step, an eps that is zero in float16, the dtype of its parameters."""
 
     @property
     def source(self) -> SourceLine | None:
@@ -48,3 +55,19 @@ def rates_of_only_optimizer(trace: Trace, log: int, before_ns: int) -> list[Rate
     """Return the rates before a time (Unix, ns), the last one first, if there is one optimizer."""
     found = sql.records(Rate, trace, _RATES, [log, before_ns])
     return found if sum(one.before is None for one in found) == 1 else []
+
+
+class RoundedEps(NamedTuple):
+    """An optimizer whose eps is zero in float16, the dtype of its parameters."""
+
+    log: int
+    time_unix_ns: int
+    name: str
+    file: str | None
+    line: int | None
+    eps: float
+
+
+def rounded_eps(trace: Trace) -> list[RoundedEps]:
+    """Return the first optimizer of each class and line of each log whose eps is rounded to zero, in order of time."""
+    return sql.records(RoundedEps, trace, _ROUNDED)
