@@ -306,6 +306,25 @@ def test_a_parameter_is_bad_although_its_gradient_was_finite(
     assert any("Its eps of 1e-08 is zero in float16." in line for line in finding.proof) is (dtype == "float16")
 
 
+def test_a_gradient_that_lies_where_an_input_was_is_no_overlapping_input(scripts: Scripts, tmp_path: Path) -> None:
+    """The backward graph allocates the gradients where inputs that it has used were, at other sizes other ones."""
+    body = """
+    import copy
+    layers = [torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 16), torch.nn.GELU(), torch.nn.Linear(16, 1)]
+    model = torch.nn.Sequential(*layers)
+    other = copy.deepcopy(model)
+    compiled = torch.compile(model, dynamic=True)
+    with stepscope.trace(FOLDER):
+        for size in range(10, 22):
+            x = torch.randn(size, 8)
+            for called in (compiled, other):
+                called(x).square().mean().backward()
+                called.zero_grad()
+    """
+    kinds = [finding.kind for finding in record(scripts, tmp_path / "dynamic", body)]
+    assert "overlapping_inputs" not in kinds
+
+
 def test_a_custom_operator_that_changes_two_inputs_is_told_once(scripts: Scripts, tmp_path: Path) -> None:
     body = """
     @torch.library.custom_op("stepscope_test::center", mutates_args=())

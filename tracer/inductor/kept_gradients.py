@@ -52,9 +52,9 @@ class _Watched:
 
     def stepped(self, optimizer: Any, is_alone: bool) -> None:
         gradient = self._gradient(optimizer)
-        if self.was_kept and is_alone:
+        if self.was_kept and (is_alone or self.last_version == self.version):
             self.was_kept = self._is_in_place(gradient)
-        elif self.was_kept and self.last_version != self.version:
+        elif self.was_kept:
             self.was_kept = self._is_in_place(gradient) and gradient._version == self.last_version + 1
         if self.was_kept is not None and (is_alone or self.reads_after_others < MOST_READ_AFTER_OTHERS):
             self.kept, self.cleared = self.kept + self.was_kept, self.cleared + (not self.was_kept)

@@ -188,3 +188,24 @@ def test_gradients_that_several_passes_add_to_are_kept() -> None:
     training = _OfInput()
     training.run(2 * MOST_READ_AFTER_OTHERS)
     assert [(one.kept, one.cleared) for one in training.told] == [(2 * MOST_READ_AFTER_OTHERS - 1, 0)]
+
+
+@pytest.mark.parametrize("clears", [True, False])
+def test_gradients_of_a_model_that_is_not_compiled_may_be_set_to_zero_late(clears: bool) -> None:
+    """An eager model trains beside a compiled one, whose backward pass begins before its gradients are set to zero."""
+    training = _Training()
+    eager = torch.nn.Linear(3, 2)
+    other = torch.optim.Adam(eager.parameters(), lr=0.1)
+
+    def train_other() -> None:
+        training.optimizer.zero_grad()
+        training.watcher.look("backward")
+        if clears:
+            other.zero_grad()
+        eager(torch.ones(4, 3)).sum().backward()
+        other.step()
+        training.watcher.stepped(other)
+
+    training.run(6, train_other)
+    training.watcher.tell()
+    assert [one.name for one in training.told] == ([] if clears else ["Adam"])

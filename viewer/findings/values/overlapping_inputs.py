@@ -27,10 +27,17 @@ def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per input that a graph changes."""
     trace, found = evidence.trace, dict[tuple[int, str], OverlappingInputs]()
     for pair in inputs_on_one_storage(trace):
-        inputs = {name for name, known in program_names(trace, pair.graph).items() if known.kind != "output"}
-        if {pair.written.name, pair.read.name} <= inputs and do_overlap(pair.written, pair.read, if_unknown=False):
+        are_inputs = {pair.written.name, pair.read.name} <= _inputs(trace, pair.graph)
+        if are_inputs and do_overlap(pair.written, pair.read, if_unknown=False):
             found.setdefault((pair.graph, pair.written.name), pair)
     return [_finding(trace, pair) for pair in found.values()]
+
+
+def _inputs(trace: Trace, graph: int) -> set[str]:
+    """Return the inputs of a graph. Buffers that it allocates have names in the program as well if it returns them, and
+    may lie where an input was that is needed no more."""
+    names = program_names(trace, graph).items()
+    return {name for name, known in names if known.kind != "output" and not name.startswith("buf")}
 
 
 def _finding(trace: Trace, pair: OverlappingInputs) -> Timed:
