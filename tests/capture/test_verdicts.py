@@ -276,8 +276,8 @@ def test_a_custom_operator_that_changes_an_input_unsaid(
 @pytest.mark.parametrize(
     ("dtype", "optimizer", "told"),
     [
-        ("float32", "SGD(parameters, lr=1e-2)", "; a hook on the gradient, clipping or the step of SGD ("),
-        ("float16", "Adam(parameters, lr=1e-3)", "; the step of Adam ("),
+        ("float32", "SGD(parameters, lr=1e-2)", ": for instance a hook on the gradient, clipping or the step of SGD ("),
+        ("float16", "Adam(parameters, lr=1e-3)", "), so that the step of Adam ("),
     ],
 )
 def test_a_parameter_is_bad_although_its_gradient_was_finite(
@@ -300,9 +300,9 @@ def test_a_parameter_is_bad_although_its_gradient_was_finite(
     """
     (finding,) = [one for one in record(scripts, tmp_path / "between", body) if one.severity != "info"]
     assert finding.kind == "nonfinite"
-    (proof,) = [line for line in finding.proof if line.startswith("The gradient of ")]
+    (proof,) = [line for line in finding.proof if line.startswith("The last gradient of ")]
     assert told in proof
-    assert " in step 0 finite" in proof
+    assert " was finite in step 0 (" in proof
     assert any("Its eps of 1e-08 is zero in float16." in line for line in finding.proof) is (dtype == "float16")
 
 

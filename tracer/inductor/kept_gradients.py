@@ -2,12 +2,13 @@
 
 They are if the parameter has a gradient in the same memory, which nothing has written since (its version counter), and
 which is not zero. The backward pass of another optimizer's loss may have added to them, as a generator's adds to those
-of the critic; then they must still be there when the last backward pass before the next step begins, which alone may
-write them until this step. With one optimizer each pass may add; but as the first pass may compute other gradients, as
-those of an input, before these are set to zero, they must be there in the later ones and at the step, too. Reading a
-gradient waits for its device, so only the first ones are read. No weak reference to a tensor is kept: PyTorch refuses
-to swap tensors that have one, as `Module.to` may do. Gradients of tensor subclasses are left out, because reading a
-distributed one may wait for other ranks.
+of the critic, and a backward pass of eager code is not seen, before which they may be set to zero; so they must still
+be there when the last backward pass before the next step begins, which alone may write them until this step. With one
+optimizer each pass may add; but as the first pass may compute other gradients, as those of an input, before these are
+set to zero, they must be there in the later ones and at the step, too. Reading a gradient waits for its device, so only
+the first ones are read. No weak reference to a tensor is kept: PyTorch refuses to swap tensors that have one, as
+`Module.to` may do. Gradients of tensor subclasses are left out, because reading a distributed one may wait for other
+ranks.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class _Watched:
 
     def stepped(self, optimizer: Any, is_alone: bool) -> None:
         gradient = self._gradient(optimizer)
-        if self.was_kept and (is_alone or self.last_version == self.version):
+        if self.was_kept and is_alone:
             self.was_kept = self._is_in_place(gradient)
         elif self.was_kept:
             self.was_kept = self._is_in_place(gradient) and gradient._version == self.last_version + 1

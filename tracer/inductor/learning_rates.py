@@ -8,6 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import optim
 
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import LearningRate
@@ -17,6 +18,8 @@ LEAST_FACTOR = 2.0
 _MOST_RECORDS = 1_000
 _LARGEST_ROUNDED = torch.finfo(torch.float16).smallest_normal / 2**11
 """Half of the smallest number of float16, which is rounded to zero."""
+_WITH_MEAN_SQUARES = (optim.Adam, optim.AdamW, optim.NAdam, optim.RAdam, optim.RMSprop)
+"""Optimizers that add eps to the root of a mean of squared gradients in the dtype of the parameter."""
 
 
 class RateWatch:
@@ -55,11 +58,13 @@ class RateWatch:
 
 def _rounded_eps(optimizer: Any) -> float | None:
     """Return the eps that is zero in float16, if the optimizer adds it to numbers of this dtype."""
+    if type(optimizer) not in _WITH_MEAN_SQUARES:
+        return None
     for group in optimizer.param_groups:
         eps = group.get("eps")
         if not isinstance(eps, float) or not 0 < eps <= _LARGEST_ROUNDED or group.get("fused"):
             continue
-        if any(parameter.dtype == torch.float16 for parameter in group["params"]):
+        if any(one.dtype == torch.float16 and one.grad is not None for one in group["params"]):
             return eps
     return None
 

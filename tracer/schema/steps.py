@@ -95,8 +95,8 @@ class LearningRate(Record):
     """The place in the program that calls `step`."""
     line: int | None
     rounded_eps: float | None = None
-    """In the first step, the `eps` of parameters in float16 in which it is zero; None if there are none, or if the
-    optimizer is fused, because it then computes in float32."""
+    """The `eps` in the first step of an optimizer that divides by a mean of squared gradients, if it rounds to zero in
+    float16 and a parameter with a gradient has this dtype; otherwise None. Fused optimizers compute in float32."""
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ CREATE TABLE learning_rates (        -- of optimizers in their first steps, and 
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, rate DOUBLE,
     before DOUBLE,                   -- the rate in the step before, NULL in the first step
     file VARCHAR, line BIGINT,       -- the place that calls step
-    rounded_eps DOUBLE               -- in the first step, an eps that is zero in float16
+    rounded_eps DOUBLE               -- an eps that rounds to zero in float16, else NULL
 );
 CREATE TABLE missing_gradients (     -- optimizers some of whose parameters had no gradient in the first steps
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, parameters BIGINT, missing BIGINT,

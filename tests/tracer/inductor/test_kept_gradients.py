@@ -190,8 +190,8 @@ def test_gradients_that_several_passes_add_to_are_kept() -> None:
     assert [(one.kept, one.cleared) for one in training.told] == [(2 * MOST_READ_AFTER_OTHERS - 1, 0)]
 
 
-@pytest.mark.parametrize("clears", [True, False])
-def test_gradients_of_a_model_that_is_not_compiled_may_be_set_to_zero_late(clears: bool) -> None:
+@pytest.mark.parametrize("clears", [None, {"set_to_none": True}, {"set_to_none": False}])
+def test_gradients_of_a_model_that_is_not_compiled_may_be_set_to_zero_late(clears: dict[str, bool] | None) -> None:
     """An eager model trains beside a compiled one, whose backward pass begins before its gradients are set to zero."""
     training = _Training()
     eager = torch.nn.Linear(3, 2)
@@ -201,7 +201,7 @@ def test_gradients_of_a_model_that_is_not_compiled_may_be_set_to_zero_late(clear
         training.optimizer.zero_grad()
         training.watcher.look("backward")
         if clears:
-            other.zero_grad()
+            other.zero_grad(**clears)
         eager(torch.ones(4, 3)).sum().backward()
         other.step()
         training.watcher.stepped(other)

@@ -67,15 +67,35 @@ def test_an_eps_that_is_zero_in_float16_is_recorded_once(
 ) -> None:
     found: list[LearningRate] = []
     watch = RateWatch(found.append, failed)
-    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.ones(1, dtype=dtype))], lr=1.0, **options)
+    parameter = torch.nn.Parameter(torch.ones(1, dtype=dtype))
+    parameter.grad = torch.ones_like(parameter)
+    optimizer = torch.optim.Adam([parameter], lr=1.0, **options)
     for rate in (1.0, 0.1):
         optimizer.param_groups[0]["lr"] = rate
         watch.begins(optimizer)
     assert [one.rounded_eps for one in found] == [expected, None]
 
 
-def test_an_optimizer_without_eps_has_none() -> None:
+class _Own(torch.optim.Adam):
+    """An optimizer of the program, which may compute in float32."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "has_gradient", "expected"),
+    [
+        (torch.optim.RMSprop, True, 1e-8),
+        (torch.optim.Adam, False, None),
+        (torch.optim.SGD, True, None),
+        (torch.optim.Adagrad, True, None),
+        (_Own, True, None),
+    ],
+)
+def test_an_eps_counts_where_a_mean_of_squares_may_be_zero(
+    kind: Any, has_gradient: bool, expected: float | None
+) -> None:
     found: list[LearningRate] = []
     parameter = torch.nn.Parameter(torch.ones(1, dtype=torch.float16))
-    RateWatch(found.append, failed).begins(torch.optim.SGD([parameter], lr=1.0))
-    assert [one.rounded_eps for one in found] == [None]
+    if has_gradient:
+        parameter.grad = torch.ones_like(parameter)
+    RateWatch(found.append, failed).begins(kind([parameter], lr=1.0))
+    assert [one.rounded_eps for one in found] == [expected]

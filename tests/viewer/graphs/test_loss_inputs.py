@@ -46,7 +46,7 @@ def found(loss: Loss, width: int, target: Tensor, **options: Any) -> list[tuple[
         (lambda model, x, y: (model(x) - y).pow(2).mean(), "-"),
         (lambda model, x, y: ((y - model(x).float()) ** 2).sum() / N, "-"),
         (lambda model, x, y: torch.sub(model(x), y * 2).abs().mean(), "sub"),
-        (lambda model, x, y: -(torch.tanh(model(x)) * (y - 1)).mean(), "*"),
+        (lambda model, x, y: (0.5 * (torch.tanh(model(x)) - (y - 1)).square() / 4).mean(), "-"),
         (lambda model, x, y: F.l1_loss(model(x), y), "l1_loss"),
         (lambda model, x, y: F.mse_loss(input=model(x), target=y), "mse_loss"),
         (lambda model, x, y: F.huber_loss(model(x), y, reduction="none").mean(), "huber_loss"),
@@ -84,6 +84,12 @@ def nearest(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         lambda model, x, y: (y[:, None] - y).pow(2).mean() * model(x).mean(),
         lambda model, x, y: (x.norm(dim=1, keepdim=True) - y).mean() * model(x).mean(),
         lambda model, x, y: (model(x) - y.mean()).pow(2).mean(),
+        lambda model, x, y: ((model(x) - y).pow(2) * (x @ x.T)).mean(),
+        lambda model, x, y: ((model(x) * y - x @ x.T) ** 2).mean(),
+        lambda model, x, y: 2 * ((p := model(x)) - y).abs().mean() - (p - p.T).abs().mean(),
+        lambda model, x, y: (-((model(x) - y) ** 2)).exp().mean(),
+        lambda model, x, y: F.softplus(y - model(x)).mean(),
+        lambda model, x, y: (y * F.relu(model(x))).mean(),
         ranking,
         attention,
         nearest,
@@ -128,7 +134,24 @@ def test_a_loss_gets_what_it_does_not_expect(loss: Loss, expected: str) -> None:
         lambda model, x, y: F.kl_div(model(x).log_softmax(1), one_hot(y).softmax(1), reduction="batchmean"),
         lambda model, x, y: F.cross_entropy(model(x) * model(x).softmax(1), y),
         lambda model, x, y: F.cross_entropy(model(x), model(x).softmax(1).detach()),
+        lambda model, x, y: F.cross_entropy(target=model(x).softmax(1).detach(), input=model(x)),
+        lambda model, x, y: F.cross_entropy(model(x).softmax(1) @ torch.eye(3), y),
+        lambda model, x, y: F.cross_entropy(model(x).softmax(1) / 0.05, y),
+        lambda model, x, y: F.cross_entropy(-model(x).softmax(1), y),
+        lambda model, x, y: F.cross_entropy(model(x).softmax(1) + model(x), y),
+        lambda model, x, y: F.nll_loss(model(x) - model(x).logsumexp(1, keepdim=True), y),
+        lambda model, x, y: F.nll_loss(model(x), y, reduction="none").sum(),
     ],
 )
 def test_a_loss_gets_what_it_expects(loss: Loss) -> None:
     assert found(loss, 3, CLASSES) == []
+
+
+def test_a_text_that_is_no_graph_ends() -> None:
+    looped = """
+    def forward(self, y: "i64[3]"):
+        x: "f32[3, 3]" = x.view(3, 3)
+        x: "f32[3, 3]" = x.view(3, 3)
+        loss: "f32[]" = torch.nn.functional.cross_entropy(x, y)
+        other: "f32[]" = """
+    assert [*mistakes(looped + "a" * 200_000)] == []

@@ -1,7 +1,7 @@
 """The host cannot keep up, although the program waits for nothing else. On a CPU: a typical step has at least 100
 launches of sites whose launches take about as long as calling a kernel does, and these launches with the host work
 between launches take at least half of the step, without the recorder's own time between calls. Such launches take less
-than 5 us in the median, and less than 20 us if the kernel moves at most 4 KiB in each. On a GPU: the kernels of a
+than 5 us in the median, or less than 20 us if the kernel moves at most 4 KiB per launch. On a GPU: the kernels of a
 typical step take at most half of its time on the device, by the calls that were measured, and launching them and the
 host work between launches take at least half. Recordings of values are left out, because the recorder reads between the
 launches. It needs four typical steps, those of medium duration in which nothing was compiled, and takes the medians of

@@ -1,7 +1,7 @@
 """The values of a buffer before a launch differ from the values of the last write to it in the same call, although no
 launch wrote it in between. Something else changed it: a stray write, another stream, or memory that is still in use.
-The inputs of a custom operator are also read after it, so that an operator that changes one without declaring it is
-named, once with all of them."""
+The inputs of a custom operator are also read after it, so that an operator that changes them without declaring it is
+found. One finding names the operator and all inputs that it changed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _finding(trace: Trace, changes: Mapping[str, ChangedValue]) -> Timed:
-    (name, change), names = next(iter(changes.items())), names_text([*changes])
+    name, change = next(iter(changes.items()))
+    names = names_text([one for one, other in changes.items() if other.before.launch == change.before.launch])
     row, written = change.before, change.written
     sites = {site.site: site for site in site_rows(trace, [row.site, written.site])}
     where = launch_place(trace, row.launch)

@@ -1,10 +1,11 @@
-"""A loss gets what it does not expect. Either predictions of size (N, 1), which a layer computed, are subtracted from
-or multiplied by targets of size (N): they broadcast to (N, N), and the loss is the sum or mean of all of these, as if
-each prediction belonged to all targets. Or a function of torch.nn.functional that expects logits gets the results of
-softmax or sigmoid, which it applies itself; or one that expects logarithms of probabilities gets the results of
-softmax, sigmoid or a linear layer. The graphs of Dynamo show it, so that losses outside of compiled code are not seen.
-Targets are computed from inputs of the graph without layers and parameters. There is one finding per line of the
-program."""
+"""A loss in compiled code gets what it does not expect. In the first case, targets of size (N) are subtracted from
+predictions of size (N, 1), which a layer computed. They broadcast to (N, N), and the loss is the mean or sum of all of
+these errors, as if each prediction belonged to all targets. In the second case, a function of torch.nn.functional that
+expects logits gets the results of softmax or sigmoid, which it applies itself. In the third case, a function that
+expects logarithms of probabilities gets the results of softmax, of sigmoid or of a linear layer. The graphs of Dynamo
+show it, so that losses outside of compiled code are not seen. Targets are computed from inputs of the graph without
+layers and parameters, and predictions that are also compared with each other do not count. There is one finding per
+loss and line of the program."""
 
 from __future__ import annotations
 

@@ -297,6 +297,8 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
         del proof["finite"], proof["not_read"]
     if more > 0:
         proof["other_origins"] = more
+    if any(titles.DIVIDES in line for line in told.proof()):
+        proof["rounded_eps"] = told.rounded_eps()
     return where.time_unix_ns, Finding(
         kind="nonfinite",
         severity=_severity(tracer, case),

@@ -36,7 +36,7 @@ from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import ProofLink
 from stepscope.viewer.text.formats import steps_text
 from stepscope.viewer.values.queries.last_gradients import last_gradient
-from stepscope.viewer.values.queries.learning_rates import rates_of_only_optimizer
+from stepscope.viewer.values.queries.learning_rates import Rate, rates_of_only_optimizer
 from stepscope.viewer.values.queries.nonfinite import launch_place
 from stepscope.viewer.values.queries.values import LIMITS
 
@@ -46,7 +46,7 @@ DIVIDES = (
     "The step divides by zero where the mean of squared gradients is zero as well; use 1e-4 or more, or keep the"
     " parameters in float32."
 )
-"""What an eps means that is zero."""
+"""The effect of an eps that is zero."""
 _MASKS = ("masked_fill", "where")
 """Operators that programs mask with."""
 
@@ -120,20 +120,37 @@ class Told:
 
     def _between(self, hop: Hop) -> list[str]:
         """Return what made a parameter NaN or infinite if its last gradient was finite: code outside of graphs."""
-        flow, trace = hop.flow, self.tracer.trace
-        known = program_names(trace, self.tracer.site(flow.site).graph).get(text.label(hop.argument))
+        trace, graph = self.tracer.trace, self.tracer.site(hop.flow.site).graph
+        known = program_names(trace, graph).get(text.label(hop.argument))
         if hop.row.moment != "before" or known is None or known.name is None or known.kind != "parameter":
             return []
-        gradient, step = last_gradient(trace, flow.log, known.name, flow.launch) or (None, 0)
+        gradient, step = last_gradient(trace, graph, known.name, hop.flow.launch) or (None, 0)
         if gradient is None or text.is_bad(gradient):
             return []
-        rates = rates_of_only_optimizer(trace, flow.log, launch_place(trace, flow.launch).time_unix_ns)
-        stepped = f"the step of {rates[-1].name}{place(rates[-1].source)}" if rates else "the step of the optimizer"
-        eps = rates[-1].rounded_eps if rates else None
-        makers = f"a hook on the gradient, clipping or {stepped}" if eps is None else stepped
-        finite = text.describe(f"The gradient of {known.name} in step {step}", gradient)
-        rounded = [] if eps is None else [f"Its eps of {text.number(eps)} is zero in float16. {DIVIDES}"]
-        return [f"{finite}; {makers} made {text.what([hop.row])} after the backward pass", *rounded]
+        rate = self._rate(hop)
+        stepped = f"the step of {rate.name}{place(rate.source)}" if rate else "the step of the optimizer"
+        finite = f"The last gradient of {known.name} was finite in step {step}"
+        size = f" (largest magnitude {text.number(gradient.largest)})"
+        made = f"made the {text.what([hop.row])} after the backward pass"
+        if (eps := self.rounded_eps()) is not None:
+            its = f"Its eps of {text.number(eps)} is zero in float16. {DIVIDES}"
+            return [f"{finite}{size}, so that {stepped} {made}", its]
+        return [
+            f"{finite}{size}, so that other code {made}: for instance a hook on the gradient, clipping or {stepped}"
+        ]
+
+    def rounded_eps(self) -> float | None:
+        """Return the eps of the only optimizer if it is zero in float16, the dtype of a parameter that became bad."""
+        grown = self.case.grown_from
+        hop = grown.first if grown is not None else self.case.hop
+        rate = self._rate(hop) if hop.row.moment == "before" and hop.row.dtype == "float16" else None
+        return rate.rounded_eps if rate is not None else None
+
+    def _rate(self, hop: Hop) -> Rate | None:
+        """Return the first rate of the only optimizer."""
+        began = launch_place(self.tracer.trace, hop.flow.launch).time_unix_ns
+        rates = rates_of_only_optimizer(self.tracer.trace, hop.flow.log, began)
+        return rates[-1] if rates else None
 
     def _overflows(self) -> list[str]:
         places = dict.fromkeys(f"{self._name(hop)}{self._at(hop)}" for hop in self.case.overflows)

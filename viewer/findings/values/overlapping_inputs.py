@@ -34,8 +34,8 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _inputs(trace: Trace, graph: int) -> set[str]:
-    """Return the inputs of a graph. Buffers that it allocates have names in the program as well if it returns them, and
-    may lie where an input was that is needed no more."""
+    """Return the inputs of a graph. A buffer that it returns also has a name in the program, and may reuse the memory
+    of an input."""
     names = program_names(trace, graph).items()
     return {name for name, known in names if known.kind != "output" and not name.startswith("buf")}
 

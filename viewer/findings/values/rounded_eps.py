@@ -1,9 +1,10 @@
-"""The eps of an optimizer of `torch.optim` is zero in float16, the dtype of its parameters, as 1e-8 is, which is the
-default of Adam. The optimizer adds it to the root of a mean of squared gradients that is kept in float16, too, where
-the squares of gradients below about 0.008 are zero after the first step. There it divides by zero, and the parameter
-becomes infinite or NaN. Fused optimizers compute in float32 and do not count. If values were recorded and a parameter
-has become infinite or NaN after a finite gradient, this is said in that finding (nonfinite) instead. There is one
-finding per class of optimizers and line of the program."""
+"""The eps of an optimizer of `torch.optim` rounds to zero in float16, the dtype of some of its parameters; the default
+of Adam, 1e-8, does. Adam, AdamW, NAdam, RAdam and RMSprop add it to the root of a mean of squared gradients, which they
+keep in the dtype of the parameter, and in which the squares of gradients below about 0.005 are zero after the first
+step of Adam. Where both are zero, the optimizer divides by zero, and the parameter becomes infinite or NaN. Fused
+optimizers compute in float32 and do not count. If values were recorded and a parameter became infinite or NaN after a
+finite gradient, the finding nonfinite says so instead. There is one finding per class of optimizers and line of the
+program."""
 
 from __future__ import annotations
 
@@ -21,18 +22,18 @@ TITLE_IS_MEASURED = True
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per optimizer and line of each log in which it is not said of a NaN."""
+    """Return one finding per optimizer and line of each log without a finding nonfinite that names its eps."""
     found = rounded_eps(evidence.trace)
-    told = {one.log for _, one in nonfinite.find(evidence) if DIVIDES in " ".join(one.proof)} if found else set()
+    told = {one.log for _, one in nonfinite.find(evidence) if one.evidence.get("rounded_eps")} if found else set()
     return [_finding(evidence, one) for one in found if one.log not in told]
 
 
 def _finding(evidence: Evidence, one: RoundedEps) -> Timed:
-    source = line_at(one.file, one.line)
+    source, eps = line_at(one.file, one.line), number(one.eps)
     return one.time_unix_ns, Finding(
         kind="rounded_eps",
         severity="warning",
-        title=f"The eps of {one.name}{place(source)}, {number(one.eps)}, is zero in float16, the dtype of parameters",
+        title=f"The eps of {one.name}{place(source)}, {eps}, is zero in float16, the dtype of its parameters",
         proof=[DIVIDES],
         rule=rule_of(__doc__),
         evidence={"optimizer": one.name, **attributes(one, "eps")},

@@ -25,28 +25,28 @@ _GRAPHS = """
 _FORWARD = re.compile(r"^[ \t]*def forward\(", re.MULTILINE)
 _STATEMENT = re.compile(r"\s+(\w+)(?:: \"([^\"]*)\")? = ([^;]+)")
 _SIZES = re.compile(r"\w+\[([^\]]*)\]")
-_CALLED = re.compile(r"(\w+)\(")
-_OPERATOR = re.compile(r" ([-*]) ")
+_CALLED = re.compile(r"(?<!\w)(\w+)\(")
+_INDEX = re.compile(r"\w+(?:\[|\.m?T$)")
+_OPERATOR = re.compile(r" (\*\*|//|[-+*/@%&|<>]) ")
 _WHOLE = re.compile(r"(?:\.(?:mean|sum)\(\)|torch\.(?:mean|sum)\(\w+\))")
 """A reduction to one number."""
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?! ?=)")
 """A name other than that of an argument."""
+_INPUT = re.compile(r"\binput ?= ?(\w+)")
 _PARAMETER = re.compile(r"_(?:parameters|buffers)_")
-_LAYERS = {"linear", "matmul", "mm", "addmm", "bmm", "baddbmm"}
+_LAYERS = {"linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "@"}
 _SAME_ELEMENTS = {
-    "", "view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "t", "contiguous", "clone",
+    "index", "view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "t", "contiguous", "clone",
     "float", "double", "half", "bfloat16", "to", "type",
 }  # fmt: skip
-"""Functions whose result has the elements of their first input; "" is an index or another name."""
+"""Functions whose result has the elements of their first input."""
 _PER_ELEMENT_LOSSES = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"}
-_CROSSING = _PER_ELEMENT_LOSSES | {"-", "*", "sub", "mul"}
-_OF_ROWS = {"softmax", "log_softmax", "matmul", "mm", "triu", "tril", "masked_fill", "where"}
-"""Functions that make sense of all pairs."""
+_CROSSING = _PER_ELEMENT_LOSSES | {"-", "sub"}
+_ERRORS = {"pow", "**", "square", "abs", "*", "/", "mul", "div"}
+"""Functions between a difference and the mean of its elements in losses of pairs of a prediction and a target."""
 Mistake = Literal["all pairs", "probabilities", "no logarithm"]
 """``all pairs``: each prediction is combined with all targets; ``probabilities``: the loss applies softmax or sigmoid
 again; ``no logarithm``: the loss expects logarithms of probabilities."""
-
-
 _AGAIN: Mistake = "probabilities"
 _NO_LOGARITHM: Mistake = "no logarithm"
 _WRONG_INPUTS: Mapping[str, Mapping[str, Mistake]] = {
@@ -70,7 +70,7 @@ class LossInput:
     start_ns: int
     mistake: Mistake
     loss: str
-    """The function, such as ``cross_entropy``, or the operator ``-`` or ``*``."""
+    """The function, such as ``cross_entropy``, or the operator ``-``."""
     given: str
     """The function that computed the input: ``softmax``, ``sigmoid`` or ``linear``."""
     source: SourceLine | None
@@ -86,8 +86,8 @@ class _Node:
     """None if the graph does not state them."""
     function: str
     operands: tuple[str, ...]
-    is_whole: bool
-    """Whether it is a sum or mean of all elements."""
+    text: str
+    """The expression."""
     source: SourceLine | None
 
 
@@ -110,16 +110,17 @@ def mistakes(graph: str) -> Iterator[tuple[Mistake, _Node, _Node, str]]:
         nodes = _nodes(graph[start:end])
         for node in nodes.values():
             yield from _of_probabilities(node, nodes)
-            yield from _of_pairs(node, nodes)
+            if start == starts[0]:  # the inputs of other functions may be results of layers
+                yield from _of_pairs(node, nodes)
 
 
 def _nodes(function: str) -> Nodes:
     nodes = {
-        one.name: _Node(one.name, _sizes(one.annotation), "placeholder", (), False, None)
-        for one in placeholders(function)
+        one.name: _Node(one.name, _sizes(one.annotation), "placeholder", (), "", None) for one in placeholders(function)
     }
     for line, source in commented_lines(function):
-        if (found := _STATEMENT.match(line)) is not None:
+        found = _STATEMENT.match(line)
+        if found is not None and found[1] not in nodes:  # each name has one value
             name, annotation, expression = found.groups()
             nodes[name] = _node(name, annotation or "", expression.strip(), source, nodes)
     return nodes
@@ -129,9 +130,10 @@ def _node(name: str, annotation: str, expression: str, source: SourceLine | None
     if expression in known:  # another name of an input
         return replace(known[expression], name=name)
     called, operator = _CALLED.search(expression), _OPERATOR.search(expression)
-    function = called[1] if called else operator[1] if operator else ""
+    function = called[1] if called else operator[1] if operator else "other"
     operands = tuple(one for one in _NAME.findall(expression) if one in known)
-    return _Node(name, _sizes(annotation), function, operands, _WHOLE.search(expression) is not None, source)
+    is_index = operands and _INDEX.match(expression) is not None
+    return _Node(name, _sizes(annotation), "index" if is_index else function, operands, expression, source)
 
 
 def _sizes(annotation: str) -> tuple[str, ...] | None:
@@ -143,10 +145,12 @@ def _of_probabilities(loss: _Node, nodes: Nodes) -> Iterator[tuple[Mistake, _Nod
     wrong = _WRONG_INPUTS.get(loss.function)
     if wrong is None or not loss.operands:
         return
-    given = nodes[loss.operands[0]]
+    named = _INPUT.search(loss.text)
+    given = nodes[named[1] if named and named[1] in nodes else loss.operands[0]]
     while given.function in _SAME_ELEMENTS and given.operands:
         given = nodes[given.operands[0]]
-    if given.function in wrong:
+    is_gather = given.function == "linear" and "'none'" in loss.text
+    if given.function in wrong and not is_gather:
         yield wrong[given.function], loss, given, ""
 
 
@@ -158,7 +162,7 @@ def _of_pairs(loss: _Node, nodes: Nodes) -> Iterator[tuple[Mistake, _Node, _Node
     if other.sizes is None or len(other.sizes) != 1 or one.sizes != (*other.sizes, "1") or other.sizes == ("1",):
         return
     layer = next((node for node in _before(one, nodes, one.sizes) if node.function in _LAYERS), None)
-    if layer is not None and _is_target(other, nodes) and _is_averaged(loss, nodes, other.sizes * 2):
+    if layer is not None and _is_target(other, nodes) and _is_averaged(loss, one, nodes, other.sizes * 2):
         yield "all pairs", loss, layer, other.sizes[0]
 
 
@@ -182,16 +186,17 @@ def _is_target(node: _Node, nodes: Nodes) -> bool:
     )
 
 
-def _is_averaged(loss: _Node, nodes: Nodes, sizes: tuple[str, ...]) -> bool:
-    """Return whether a loss is one number, or becomes one by functions of each element and a sum or mean."""
+def _is_averaged(loss: _Node, prediction: _Node, nodes: Nodes, sizes: tuple[str, ...]) -> bool:
+    """Return whether a loss is one number, or becomes one by errors of its elements and their sum or mean. Predictions
+    that are also compared with each other are meant to be compared with all."""
     if loss.sizes == ():
         return loss.function in _PER_ELEMENT_LOSSES
-    reached = {loss.name} if loss.sizes == sizes else set()
+    reached, is_averaged = {loss.name} if loss.sizes == sizes else set(), False
     for node in nodes.values():
-        if reached.isdisjoint(node.operands):
-            continue
-        if node.sizes == () and node.is_whole:
-            return True
-        if node.sizes == sizes and node.function not in _OF_ROWS:
-            reached.add(node.name)
-    return False
+        if not reached.isdisjoint(node.operands):
+            if node.sizes == sizes and len(node.operands) == 1 and node.function in _ERRORS:
+                reached.add(node.name)
+            is_averaged |= node.sizes == () and _WHOLE.search(node.text) is not None
+        elif node.sizes == sizes and node.name not in reached and prediction in _before(node, nodes):
+            return False
+    return is_averaged

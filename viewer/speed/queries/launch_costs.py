@@ -121,10 +121,10 @@ def short_launches(trace: Trace, steps: StepsOfLogs) -> dict[int, dict[int, tupl
     """Return the number of launches in each of these steps from sites whose launches cost about as much as calling a
     kernel, and their time together, by log and step.
 
-    These are sites whose launches take less than `SHORT_NS` in the median, and less than `SHORT_IF_SMALL_NS` if the
-    kernel moves at most `SMALL_BYTES` per launch, which no machine needs long for."""
+    These are sites whose launches take less than `SHORT_NS` in the median, or less than `SHORT_IF_SMALL_NS` if the
+    kernel moves at most `SMALL_BYTES` per launch on average, which no machine needs long for."""
     found: defaultdict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
-    every = trace.once(kernel_bytes)
+    every = trace.once(kernel_bytes) if steps else {}
     small = [name for name, of in every.items() if of.moved is not None and of.moved <= SMALL_BYTES * of.launches]
     bounds = {"short": SHORT_NS, "short_if_small": SHORT_IF_SMALL_NS, "small": small}
     for asked in _portions(steps):
