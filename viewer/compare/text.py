@@ -37,7 +37,7 @@ _COUNTS = {
 def render(found: Comparison) -> str:
     """Return the text: the verdict, what may explain it, the numbers, the growth, and what was compared."""
     parts = [
-        textwrap.wrap(found.sentence, WIDTH),
+        textwrap.wrap(found.sentence, WIDTH, break_on_hyphens=False),
         _facts(found),
         _code(found),
         _inputs(found),
@@ -207,7 +207,7 @@ def _compared(found: Comparison) -> list[str]:
         _criterion(found),
     ]
     sides = [f"{name}: {_side(side, found.noun)}" for name, side in (("left", found.left), ("right", found.right))]
-    return [*sides, *textwrap.wrap(" ".join(text for text in texts if text), WIDTH)]
+    return [*sides, *textwrap.wrap(" ".join(text for text in texts if text), WIDTH, break_on_hyphens=False)]
 
 
 def _criterion(found: Comparison) -> str:

@@ -106,7 +106,12 @@ def _finding(facts: Overview, finding: Finding) -> list[str]:
     sign = SEVERITY_SIGNS[finding.severity]
     where = f"{_log_name(facts, finding.log)}: " if len(facts.runs) > 1 and finding.log is not None else ""
     lines = textwrap.wrap(
-        clean(f"{sign} {where}{finding.title}"), WIDTH, subsequent_indent="  ", max_lines=3, placeholder=" …"
+        clean(f"{sign} {where}{finding.title}"),
+        WIDTH,
+        subsequent_indent="  ",
+        max_lines=3,
+        placeholder=" …",
+        break_on_hyphens=False,
     )
     source = finding.source
     number = rf"\blaunch {finding.launch}\b"
@@ -353,9 +358,10 @@ def _more(count: int) -> list[str]:
 
 
 def _wrapped(text: str, indent: str = "", width: int = WIDTH, following: str | None = None) -> list[str]:
-    """Return the lines of a text; those after the first are indented by `following`, by default like the first."""
+    """Return the lines of a text; those after the first are indented by `following`, by default like the first. Options
+    such as ``--red-zones`` stay whole, so that they can be copied."""
     later = indent if following is None else following
-    return textwrap.wrap(clean(text), width, initial_indent=indent, subsequent_indent=later)
+    return textwrap.wrap(clean(text), width, initial_indent=indent, subsequent_indent=later, break_on_hyphens=False)
 
 
 def _cut(line: str) -> str:

@@ -163,7 +163,7 @@ def test_a_trace_without_values_names_the_option_that_records_them(opened: Open)
     trace = opened(recorded())
     lines = summary_text(trace).split("\n")
     assert lines[1] == "Values were not recorded; record with --level values to look for NaN and changed saved tensors."
-    assert lines[2] == "To look for wrong numbers that are finite, record with --judge first --check-eager."
+    assert lines[2] == "To look for finite but wrong numbers, record with --judge first --check-eager."
     assert findings_text(trace).split("\n")[1] == lines[1]
     assert lines[1] in Client(trace).get("/").text
     check = LayerCheck("0/0", 0, "forward", "eager", "compiled", "agrees", None, 1, 0, None)

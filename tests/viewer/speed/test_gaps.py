@@ -266,4 +266,4 @@ def test_waiting_counts_where_samples_show_its_line(opened: Open) -> None:
     assert found(opened(log)) == []
     (finding,) = found(opened(sampled(computing(training(before=12), 0, 1), (30, 11))))
     assert finding.title.startswith("Work outside of compiled code takes 60 % of a step (12.0 ms of 20.0 ms)")
-    assert any("of it; for the rest it waits" in said for said in finding.proof), finding.proof
+    assert any("of it; otherwise it waits" in said for said in finding.proof), finding.proof

@@ -51,7 +51,7 @@ def test_overview_of_a_healthy_run(opened: Open) -> None:
     assert facts.overhead.bytes_per_launch is not None
     assert facts.notes == [
         "Values were not recorded; record with --level values to look for NaN and changed saved tensors.",
-        "To look for wrong numbers that are finite, record with --judge first --check-eager.",
+        "To look for finite but wrong numbers, record with --judge first --check-eager.",
     ]
     (row,) = facts.runs
     assert (row.argv, row.level, row.complete, row.start_unix_ns) == (

@@ -103,7 +103,7 @@ def _proof(cost: GapCost, hot: HotLine | None) -> list[str]:
     return [*told, _OWN.format(format_ns(cost.own_ns))] if cost.own_ns >= LEAST_TOLD_NS else told
 
 
-_WAITS = "The thread computes {}; for the rest it waits there, as for a disk, or for a core of the machine."
+_WAITS = "The thread computes {}; otherwise it waits there, for example for a disk or for a core of the machine."
 _OWN = "The recorder itself takes about {} per step in this time, which is not counted."
 _MANY = (
     "This happens {:,} times in a step. Each time Dynamo also checks the guards of the next call; one compiled function"

@@ -1,7 +1,7 @@
 """The values of a buffer before a launch differ from the values of the last write to it in the same call, although no
 launch wrote it in between. Something else changed it: a stray write, another stream, or memory that is still in use.
 The inputs of a custom operator are also read after it, so that an operator that changes them without declaring it is
-found. One finding names the operator and all inputs that it changed."""
+found. There is one finding per operator, with the inputs that its first such launch changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HINT = "Record with --red-zones to see whether a launch writes past the end of 
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per buffer of a graph, at its first change, and one per custom operator and line."""
+    """Return one finding per buffer of a graph, at its first change, and one per custom operator."""
     if not has_values(evidence.trace):
         return []
     first: dict[tuple[int, str], ChangedValue] = {}
@@ -44,10 +44,10 @@ def find(evidence: Evidence) -> list[Timed]:
     sites = {site.site: site for site in site_rows(evidence.trace, [one.before.site for one in first.values()])}
     groups: dict[object, dict[str, ChangedValue]] = {}
     for place_of_buffer, change in first.items():
-        site, name = sites[change.before.site], program_name(evidence.trace, change.graph, change.name)
         is_operator = change.before.moment == "after"
-        key = (change.log, site.kernel, place(source_line(site))) if is_operator else place_of_buffer
-        groups.setdefault(key, {}).setdefault(name, change)
+        key = (change.log, sites[change.before.site].kernel) if is_operator else place_of_buffer
+        name = change.name if change.name.isidentifier() else change.buffer or change.name
+        groups.setdefault(key, {}).setdefault(program_name(evidence.trace, change.graph, name), change)
     return [_finding(evidence.trace, changes) for changes in list(groups.values())[:MOST_FINDINGS]]
 
 

@@ -1,4 +1,4 @@
-"""Tells which option finds what the trace shows to be possible: wrong numbers that are finite, and stray writes."""
+"""Tells which option finds what the trace shows to be possible: finite but wrong numbers, and stray writes."""
 
 from __future__ import annotations
 

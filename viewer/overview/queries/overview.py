@@ -34,7 +34,7 @@ _NO_GRAPHS = (
     "No compiled graph was called. Launches of AOTInductor's packages and of graphs with cpp_wrapper are recorded with"
     " --aoti launches; packages check their inputs if AOTI_RUNTIME_CHECK_INPUTS=1 is set."
 )
-_NOT_JUDGED = "To look for wrong numbers that are finite, record with --judge first --check-eager."
+_NOT_JUDGED = "To look for finite but wrong numbers, record with --judge first --check-eager."
 
 
 def overview(trace: Trace) -> Overview:
