@@ -269,6 +269,7 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
     written, is_used = case.hop.row.moment == "after", argument.argument >= 0
     name, left_out = text.label(argument), tracer.left_out(site)
     told = titles.Told(tracer, case)
+    sentences = told.proof()
     proof: dict[str, Any] = {
         "step": flow.step,
         "launch": flow.launch,
@@ -297,7 +298,7 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
         del proof["finite"], proof["not_read"]
     if more > 0:
         proof["other_origins"] = more
-    if any(titles.DIVIDES in line for line in told.proof()):
+    if any(titles.DIVIDES in line for line in sentences):
         proof["rounded_eps"] = told.rounded_eps()
     return where.time_unix_ns, Finding(
         kind="nonfinite",
@@ -315,7 +316,7 @@ def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:
         argument=argument.name,
         source=told.source(case.hop),
         log=flow.log,
-        proof=told.proof(),
+        proof=sentences,
         links=told.links(),
     )
 
