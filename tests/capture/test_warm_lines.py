@@ -103,7 +103,7 @@ def source(programs: Programs, log: Path) -> dict[str, Any]:
     """Of the only finding; the text for people names the same line."""
     with open_trace(log, index_dir=programs.folder / "index") as trace:
         (finding,) = summary(trace)["findings"]
-        text = summary_text(trace)
+        text = " ".join(summary_text(trace).split())
     found: dict[str, Any] = finding["source"]
     assert f"{Path(found['file']).name}:{found['line']}" in text
     assert (found["as_compiled"] or "").split(" it was ")[0] in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 
 from stepscope.viewer.compare.rows import (
@@ -20,8 +19,8 @@ from stepscope.viewer.compare.times_text import time_lines
 from stepscope.viewer.text.clean import clean
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.text.table import aligned
+from stepscope.viewer.text.wrap import wrapped
 
-WIDTH = 100
 MOST = 20
 _MOST_CODE = 12
 _MOST_INPUTS = 3
@@ -37,7 +36,7 @@ _COUNTS = {
 def render(found: Comparison) -> str:
     """Return the text: the verdict, what may explain it, the numbers, the growth, and what was compared."""
     parts = [
-        textwrap.wrap(found.sentence, WIDTH, break_on_hyphens=False),
+        wrapped(found.sentence),
         _facts(found),
         _code(found),
         _inputs(found),
@@ -207,7 +206,7 @@ def _compared(found: Comparison) -> list[str]:
         _criterion(found),
     ]
     sides = [f"{name}: {_side(side, found.noun)}" for name, side in (("left", found.left), ("right", found.right))]
-    return [*sides, *textwrap.wrap(" ".join(text for text in texts if text), WIDTH, break_on_hyphens=False)]
+    return [*sides, *wrapped(" ".join(text for text in texts if text))]
 
 
 def _criterion(found: Comparison) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -30,8 +29,8 @@ from stepscope.viewer.text.alike import often, pattern_of
 from stepscope.viewer.text.clean import clean
 from stepscope.viewer.text.formats import format_bytes, format_count, format_ns, launch_text, numbers_text, plural
 from stepscope.viewer.text.table import aligned
+from stepscope.viewer.text.wrap import WIDTH, wrapped
 
-WIDTH = 100
 UNKNOWN = "–"
 WHOLE_COMPILE = (
     "The compile time of a step includes the time to load the compiler; the time of a compile starts with its frame."
@@ -84,7 +83,7 @@ def _verdict(facts: Overview) -> list[str]:
 
 
 def _notes(facts: Overview) -> list[str]:
-    return [line for note in facts.notes for line in _wrapped(note)]
+    return [line for note in facts.notes for line in wrapped(note)]
 
 
 def render_findings(facts: Overview) -> str:
@@ -105,24 +104,17 @@ def _seen(facts: Overview) -> str:
 def _finding(facts: Overview, finding: Finding) -> list[str]:
     sign = SEVERITY_SIGNS[finding.severity]
     where = f"{_log_name(facts, finding.log)}: " if len(facts.runs) > 1 and finding.log is not None else ""
-    lines = textwrap.wrap(
-        clean(f"{sign} {where}{finding.title}"),
-        WIDTH,
-        subsequent_indent="  ",
-        max_lines=3,
-        placeholder=" …",
-        break_on_hyphens=False,
-    )
+    lines = wrapped(f"{sign} {where}{finding.title}", following="  ", most=3)
     source = finding.source
     number = rf"\blaunch {finding.launch}\b"
     if finding.launch is not None and not any(re.search(number, said) for said in (finding.title, *finding.proof)):
-        lines += _wrapped(launch_text(finding.launch, finding.step), "  ")
+        lines += wrapped(launch_text(finding.launch, finding.step), "  ")
     if source is not None:
         code = f"  {source.code.strip()}" if source.code else ""
-        lines += _wrapped(f"{source.file}:{source.line}{code}", "  ", WIDTH, "      ")[:_MOST_LINES]
+        lines += wrapped(f"{source.file}:{source.line}{code}", "  ", WIDTH, "      ")[:_MOST_LINES]
         if source.as_compiled is not None:
-            lines += _wrapped(source.as_compiled, "  ")
-    return lines + [part for line in finding.proof for part in _wrapped(line, "  ", WIDTH, "      ")]
+            lines += wrapped(source.as_compiled, "  ")
+    return lines + [part for line in finding.proof for part in wrapped(line, "  ", WIDTH, "      ")]
 
 
 def _others(facts: Overview, group: FindingGroup) -> list[str]:
@@ -132,7 +124,7 @@ def _others(facts: Overview, group: FindingGroup) -> list[str]:
     of_runs = {run.log: run.crash_run for run in facts.runs if run.crash_run is not None}
     logs = sorted(one.log for one in group.others if one.log is not None)
     runs = sorted(of_runs[log] for log in logs if log in of_runs)
-    return _wrapped(f"It is found in {numbers_text('run', runs) or numbers_text('log', logs)}, too.", "  ")
+    return wrapped(f"It is found in {numbers_text('run', runs) or numbers_text('log', logs)}, too.", "  ")
 
 
 def _log_name(facts: Overview, log: int) -> str:
@@ -158,7 +150,7 @@ def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:
         line
         for run in runs
         for error in run.tool_errors
-        for line in _wrapped(f"run {run.run} found: {error.title}: {' '.join(error.details)}", "  ", following="    ")
+        for line in wrapped(f"run {run.run} found: {error.title}: {' '.join(error.details)}", "  ", following="    ")
     ]
     return [
         f"Runs of --crash  {len(runs)}", *_table(header, rows, left=6), *(_cut(clean(line)) for line in asked), *found
@@ -172,7 +164,7 @@ def _launch(run: CrashRunRow) -> str:
 
 def _runs(facts: Overview) -> list[str]:
     if len(facts.runs) == 1:
-        return _wrapped(_run(facts.runs[0]), following="     ")
+        return wrapped(_run(facts.runs[0]), following="     ")
     lines = [_cut(f"Log {run.log}{_of_crash_run(run)}  {_run(run)}") for run in facts.runs[:_MOST_ROWS]]
     if len(facts.runs) > _MOST_ROWS:
         lines.append(f"… and {len(facts.runs) - _MOST_ROWS:,} more logs")
@@ -208,8 +200,8 @@ def _steps(facts: Overview, steps: Sequence[StepRow]) -> list[str]:
     apart = f"{plural(calls, 'call')} of subgraphs are not counted as launches of kernels." if calls else None
     told = (said.found_by, said.doubt, said.data_workers, _compiled(facts, steps), apart)
     notes = [note for note in told if note is not None] + _time(facts)
-    wrapped = [line for note in notes for line in _wrapped(note, "  ", WIDTH - 2)]
-    return [f"Steps  {format_count(facts.counts.steps)}", *wrapped, *_by_log(facts, steps, header, rows, left=3)]
+    lines = [line for note in notes for line in wrapped(note, "  ", WIDTH - 2)]
+    return [f"Steps  {format_count(facts.counts.steps)}", *lines, *_by_log(facts, steps, header, rows, left=3)]
 
 
 def _time(facts: Overview) -> list[str]:
@@ -237,7 +229,7 @@ def _memory(facts: Overview, figures: MemoryFigures) -> list[str]:
     )
     parts = [f"{one.kind} {share_text(one.storage_bytes, figures.peak_bytes)}" for one in figures.peak_parts or ()]
     line = _cut(f"Memory  at most {format_bytes(figures.peak_bytes)}{step}{where}{grows}")
-    return [line, *_wrapped(f"Of it: {', '.join(parts)}.", "  ")] if parts else [line]
+    return [line, *wrapped(f"Of it: {', '.join(parts)}.", "  ")] if parts else [line]
 
 
 def _graphs(facts: Overview, graphs: Sequence[GraphRow], memory: MemoryText | None) -> list[str]:
@@ -315,7 +307,7 @@ def _not_recorded(rows: Sequence[NotRecorded]) -> list[str]:
 def _gaps(alike: Sequence[NotRecorded]) -> list[str]:
     """Return the lines of a text for gaps whose texts differ only in names and numbers."""
     first, times = alike[0], often(sum(row.count for row in alike), len(alike))
-    return _wrapped(f"{first.what}: {first.why}" + (f" ({times})" if times else ""), "  ", following="    ")
+    return wrapped(f"{first.what}: {first.why}" + (f" ({times})" if times else ""), "  ", following="    ")
 
 
 def _cost(facts: Overview) -> list[str]:
@@ -355,13 +347,6 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> l
 
 def _more(count: int) -> list[str]:
     return [f"  … and {count:,} more"] if count > 0 else []
-
-
-def _wrapped(text: str, indent: str = "", width: int = WIDTH, following: str | None = None) -> list[str]:
-    """Return the lines of a text; those after the first are indented by `following`, by default like the first. Options
-    such as ``--red-zones`` stay whole, so that they can be copied."""
-    later = indent if following is None else following
-    return textwrap.wrap(clean(text), width, initial_indent=indent, subsequent_indent=later, break_on_hyphens=False)
 
 
 def _cut(line: str) -> str:
