@@ -33,13 +33,14 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Scripts:
     ("evaluate", "is_told"),
     [
         ("return sum(loss() for _ in range(8)).item()", True),
+        ("return [loss() for _ in range(8) if loss().backward() is None]", True),
         ("return sum(loss() for _ in range(5)).item()", False),
         ("return sum(loss().item() for _ in range(8))", False),
         ("return [compiled(x).detach() for _ in range(8)]", False),
         ("sum(loss() for _ in range(8)).backward()", False),
         ("with torch.no_grad(): return sum(loss() for _ in range(8)).item()", False),
     ],
-    ids=["summed", "few", "numbers", "results", "accumulated", "no_grad"],
+    ids=["summed", "beside others", "few", "numbers", "results", "accumulated", "no_grad"],
 )
 def test_what_is_kept_for_no_backward_pass(scripts: Scripts, tmp_path: Path, evaluate: str, is_told: bool) -> None:
     found = [one for one in record(scripts, tmp_path, BODY.replace("EVALUATE", evaluate)) if one.kind == "growth"]

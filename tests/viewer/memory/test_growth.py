@@ -121,3 +121,18 @@ def test_one_holder_of_buffers_of_two_graphs(opened: Open) -> None:
 
 def test_buffers_that_nothing_is_known_to_hold_are_no_one_leak(opened: Open) -> None:
     assert [finding.buffer for finding in growth_in(opened(leaking([[], []])))] == ["buf1", "buf0"]
+
+
+def test_what_a_graph_left_until_the_end_is_one_finding(opened: Open) -> None:
+    program = Program(0, phase="forward").allocate("buf0", "buf1").launch("a", ["x"], ["buf0", "buf1"])
+    log = LogBuilder().record(run()).record(program.graph()).record(program.provenance())
+    log.record(layout(0, 0, [("buf0", "allocated", 64, 0, NEW), ("buf1", "allocated", 128, 0, NEW)], []))
+    for step in range(8):
+        log.record(calls_of(step, program, step, start_of(step))).record(lifetimes([step], [0]))
+        log.record(Steps([step], ["train"], ["user"], [start_of(step)], [start_of(step) + 9_000]))
+    dead = [(step, storage, start_of(8)) for step in range(8) for storage in (0, 1)]
+    trace = opened(log.record(lifetimes([], [], dead)).record(End("exit", start_of(9))))
+    (finding,) = growth_in(trace)
+    assert finding.title.startswith("Memory grew by 192 B per step: buf1 and buf0 of graph 0/0 forward (model.py:10)")
+    assert finding.proof[0].startswith("16 storages of steps 0 to 7, 1.5 kB together, were freed only")
+    assert [row["buffer"] for row in finding.evidence["buffers"]] == ["buf1", "buf0"]

@@ -5,12 +5,13 @@ warm-up and optimizer state do; and a sliding window, where buffers of earlier s
 steps. Buffers with the same holders share one finding, and so do those that a reference cycle through the same object
 holds; buffers without a known holder each have their own. The finding is a warning from 1 MiB per step, or from 64 KiB
 per step if that is 1 % of the peak of the run. Smaller growth is information only, and growth under 4 KiB per step,
-such as losses and metrics in a list, is not reported. Also reported for information are buffers of forward graphs in
-training that each step from the first to the last left behind, in six steps or more, and that were freed only after the
-last call, as when the function that keeps them returns. Tensors that six or more successive calls of a forward graph
-saved for a backward pass, and that stayed alive together although no backward pass ran, are reported from 256 KiB and a
-tenth of the peak on; from 1 MiB and half of the peak on this is a warning. An evaluation without torch.no_grad() whose
-losses are summed up is a usual cause."""
+such as losses and metrics in a list, is not reported. Tensors that six or more calls of a forward graph saved for a
+backward pass, and that stayed alive together although no backward pass of these calls ran, are reported from 256 KiB
+and a tenth of the peak on; from 1 MiB and half of the peak on this is a warning. An evaluation without torch.no_grad()
+whose losses are summed up, and a list of losses with their graphs, are usual causes. Of other forward graphs in
+training, buffers that each step from the first to the last left behind, in six steps or more, and that were freed only
+after the last call are reported for information, as when the function that keeps them returns; there is one finding per
+graph."""
 
 from __future__ import annotations
 
@@ -60,13 +61,18 @@ def find(evidence: Evidence) -> list[Timed]:
     peaks: defaultdict[int, int] = defaultdict(int)
     for peak in run_peaks(evidence.trace):
         peaks[peak.log] = max(peaks[peak.log], peak.live_bytes)
-    late = [row for row in freed_late(evidence.trace) if row.bytes_per_step >= WARNED_BYTES]
     found = [_finding(evidence.trace, rows, ranks.get(rows[0].log), peaks[rows[0].log]) for rows in leaks]
-    found += [_freed_late(evidence.trace, row, ranks.get(row.log)) for row in late]
-    told = {one.graph for one in found}
-    unused = of_unused_saved(evidence.trace, peaks, ranks, rule_of(__doc__))
-    found += [one for one in unused if one.graph not in told]
+    found += _of_untold(found, of_unused_saved(evidence.trace, peaks, ranks, rule_of(__doc__)))
+    late = [row for row in freed_late(evidence.trace) if row.bytes_per_step >= WARNED_BYTES]
+    of_graphs = grouped(late, lambda row: (row.log, row.graph, row.steps[0], row.steps[-1]))
+    found += _of_untold(found, [_freed_late(evidence.trace, rows, ranks.get(rows[0].log)) for rows in of_graphs])
     return [(_LAST + i, one) for i, one in enumerate(found)]
+
+
+def _of_untold(told: Sequence[Finding], found: Sequence[Finding]) -> list[Finding]:
+    """Return the findings of graphs of which nothing has been told."""
+    graphs = {one.graph for one in told}
+    return [one for one in found if one.graph not in graphs]
 
 
 def _per_step(rows: Sequence[GrowthRow]) -> int:
@@ -117,27 +123,31 @@ def _finding(trace: Trace, rows: Sequence[GrowthRow], rank: int | None, peak_byt
     )
 
 
-def _freed_late(trace: Trace, row: GrowthRow, rank: int | None) -> Finding:
-    buffer, grows = f"{_names(trace, [row])}{_made_at([row])}", format_bytes(row.bytes_per_step)
+def _freed_late(trace: Trace, rows: Sequence[GrowthRow], rank: int | None) -> Finding:
+    row, grows = rows[0], _per_step(rows)
+    size, storages = sum(one.storage_bytes for one in rows), sum(one.storages for one in rows)
     return Finding(
         kind="growth",
         severity="info",
-        title=f"Memory grew by {grows} per step: {buffer} of each step stayed alive until the last call",
+        title=f"Memory grew by {format_bytes(grows)} per step: {_names(trace, rows)}{_made_at(rows)} of each step"
+        " stayed alive until the last call",
         rule=rule_of(__doc__),
         evidence={
-            **attributes(row, "bytes_per_step", "storage_bytes", "storages"),
+            "bytes_per_step": grows,
+            "storage_bytes": size,
+            "storages": storages,
             "steps": len(row.steps),
             "first_step": row.steps[0],
             "last_step": row.steps[-1],
+            "buffers": buffers_table(rows, "buffer", "storages", "storage_bytes", "bytes_per_step"),
         },
         page=f"/graphs/{row.graph}/memory",
         rank=rank,
         proof=[
-            f"{plural(row.storages, 'storage')} of steps {row.steps[0]} to {row.steps[-1]},"
-            f" {format_bytes(row.storage_bytes)} together, were freed only after the last call; what kept them until"
-            " then is not recorded"
+            f"{plural(storages, 'storage')} of steps {row.steps[0]} to {row.steps[-1]}, {format_bytes(size)} together,"
+            " were freed only after the last call; what kept them until then is not recorded"
         ],
-        links=_links(trace, [row]),
+        links=_links(trace, rows),
         step=row.steps[-1],
         **attributes(row, "graph", "launch", "kernel", "buffer", "source", "log"),
     )

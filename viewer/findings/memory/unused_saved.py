@@ -30,8 +30,8 @@ def _finding(trace: Trace, one: PiledUp, peak_bytes: int, rank: int | None, rule
     return Finding(
         kind="growth",
         severity=severity,
-        title=f"{capitalized(named_graph(trace, one.graph))} kept {size} of {one.calls:,} consecutive calls for a"
-        " backward pass that did not run",
+        title=f"{capitalized(named_graph(trace, one.graph))} kept {size} of {one.calls:,} calls"
+        " for a backward pass that did not run",
         rule=rule,
         evidence={
             "storage_bytes": one.storage_bytes,
@@ -45,8 +45,8 @@ def _finding(trace: Trace, one: PiledUp, peak_bytes: int, rank: int | None, rule
         proof=[
             f"This is {of_peak} the peak of the run; {names_text(one.buffers)} of steps {one.first_step} to"
             f" {one.last_step} stayed alive together.",
-            "Calls under torch.no_grad() keep none of it, and neither does a loss that is summed up as loss.item() or"
-            " loss.detach().",
+            "A result of these calls that is kept, or a loss of it, keeps all of this. Calls under torch.no_grad() keep"
+            " none of it, and neither does a loss that is kept as loss.item() or loss.detach().",
         ],
         page=f"/graphs/{one.graph}/memory",
         rank=rank,

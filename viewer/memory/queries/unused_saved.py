@@ -1,4 +1,4 @@
-"""Queries what several forward passes in a row saved for a backward pass that did not come, and that piled up."""
+"""Queries what several forward passes saved for a backward pass that did not come, and that piled up."""
 
 from __future__ import annotations
 
