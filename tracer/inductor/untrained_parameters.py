@@ -1,7 +1,9 @@
-"""Finds parameters in plain lists and dictionaries, which `Module.parameters` does not name, that no optimizer has.
+"""Finds parameters with gradients that no optimizer has: those in plain lists and dictionaries, which
+`Module.parameters` does not name, and those of layers that a module has got after its optimizer was created.
 
 Dynamo's expressions of the inputs of captured graphs tell such parameters. They are looked for among all objects of the
-process once an optimizer that trains other parameters of the same module has stepped a few times.
+process once an optimizer that trains other parameters of the same module has stepped a few times. Registered parameters
+that the program has changed since they were captured have another way to be trained.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import gc
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,6 +29,7 @@ STEPS = 5
 MOST_NAMES, _MOST_KNOWN = 8, 10_000
 _CONTAINER = re.compile(r"\.(?!_modules\[|_parameters\[|_buffers\[|__)(\w+)\[")
 """An attribute with an index or a key, other than those in which a module keeps what it registers."""
+_REGISTERED = re.compile(r"\._(?:modules|parameters)\[")
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,12 @@ class _Known:
     """The expression of the module."""
     container: str | None
     """That of the list or dictionary in which the parameter is found; None if it is registered."""
+    version: int
+    """How often the parameter had been changed in place."""
 
 
 class UntrainedWatch:
-    """Writes a record of each list whose parameters have gradients and no optimizer."""
+    """Writes a record of each list whose parameters have gradients and no optimizer, and one of registered ones."""
 
     def __init__(
         self, write: Callable[[UntrainedParameters], None], failed: Callable[[str, BaseException], None]
@@ -53,16 +59,14 @@ class UntrainedWatch:
         self._is_done = False
 
     def captured(self, module: Any) -> None:
-        """Note the parameters of a captured graph if it takes some from a list. Raises nothing."""
+        """Note the parameters that a captured graph takes from modules. Raises nothing."""
         if self._is_done:
             return
         try:
-            known = [_known(expression, one) for expression, one in inputs_of_class(module, Parameter)]
-            owners = {one.owner for one in known if one.container is not None}
-            for one in known:
-                owner = next((owner for owner in owners if one.expression.startswith(f"{owner}.")), None)
-                if owner is not None and len(self._known) < _MOST_KNOWN:
-                    self._known[one.expression] = one
+            for expression, one in inputs_of_class(module, Parameter):
+                known = _known(expression, one) if one.requires_grad else None
+                if known is not None and len(self._known) < _MOST_KNOWN:
+                    self._known[expression] = known
         except Exception as error:
             self._stop(error)
 
@@ -81,10 +85,11 @@ class UntrainedWatch:
         alive = {one.storage.cdata: one for one in self._known.values() if not one.storage.expired()}
         own = _storages(optimizer)
         trained = [one for storage, one in alive.items() if storage in own]
+        held = set().union(*(_storages(one) for one in self._steps))
         waiting = {
             storage: one
             for storage, one in alive.items()
-            if one.container and any(other.expression.startswith(f"{one.owner}._") for other in trained)
+            if storage not in held and any(other.expression.startswith(f"{one.owner}._") for other in trained)
         }
         if waiting:
             self._is_done = True
@@ -94,15 +99,22 @@ class UntrainedWatch:
     def _tell(self, optimizer: Any, waiting: dict[int, _Known], own: set[int]) -> None:
         everything = gc.get_objects()
         held = {storage for one in everything if issubclass(type(one), Optimizer) for storage in _storages(one)}
-        have_gradients = {
-            _storage(one) for one in everything if type(one) is Parameter and one.requires_grad and one.grad is not None
+        versions = {
+            _storage(one): one._version
+            for one in everything
+            if type(one) is Parameter and one.requires_grad and one.grad is not None
         }
-        unnamed = have_gradients - held - _registered(everything, own)
-        left = [one for storage, one in waiting.items() if storage in unnamed]
-        for container in dict.fromkeys(one.container for one in left):
-            names = [one.expression for one in left if one.container == container]
-            name, place = type(optimizer).__name__, calling_place()
-            self._write(UntrainedParameters(name, len(own), container or "", len(names), names[:MOST_NAMES], *place))
+        left = [(storage, one) for storage, one in waiting.items() if storage in versions.keys() - held]
+        unchanged = [one for storage, one in left if one.container is None and versions[storage] == one.version]
+        registered = _registered(everything, own) if len(unchanged) < len(left) else set()
+        listed = [one for storage, one in left if one.container is not None and storage not in registered]
+        place = type(optimizer).__name__, len(own), *calling_place()
+        for container in dict.fromkeys(one.container for one in listed):
+            names = [one.expression for one in listed if one.container == container]
+            self._write(_record(place, container or "", names, is_registered=False))
+        if unchanged:
+            names = [one.expression for one in unchanged]
+            self._write(_record(place, _common_owner(names), names, is_registered=True))
 
     def _stop(self, error: Exception) -> None:
         self._is_done = True
@@ -110,13 +122,29 @@ class UntrainedWatch:
         self._failed("untrained parameters", error)
 
 
-def _known(expression: str, parameter: Any) -> _Known:
-    storage = StorageWeakRef(parameter.untyped_storage())  # type: ignore[no-untyped-call]
-    match = _CONTAINER.search(expression)
+def _record(
+    place: tuple[str, int, str | None, int | None], container: str, names: list[str], is_registered: bool
+) -> UntrainedParameters:
+    optimizer, trained, file, line = place
+    return UntrainedParameters(optimizer, trained, container, len(names), names[:MOST_NAMES], file, line, is_registered)
+
+
+def _known(expression: str, parameter: Any) -> _Known | None:
+    """Return what is known of a parameter; None if it is not one of a module."""
+    listed, registered = _CONTAINER.search(expression), _REGISTERED.search(expression)
+    match = listed or registered
     if match is None:
-        return _Known(storage, expression, "", None)
+        return None
+    storage = StorageWeakRef(parameter.untyped_storage())  # type: ignore[no-untyped-call]
     owner = expression[: match.start()]
-    return _Known(storage, expression, owner, f"{owner}.{match[1]}")
+    return _Known(storage, expression, owner, f"{owner}.{listed[1]}" if listed else None, parameter._version)
+
+
+def _common_owner(expressions: list[str]) -> str:
+    """Return the expression of the innermost module that has all of the parameters."""
+    paths = [expression.split("._")[:-1] for expression in expressions]
+    shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
+    return "._".join(parts[0] for parts in shared)
 
 
 def _registered(everything: list[Any], trained: set[int]) -> set[int]:

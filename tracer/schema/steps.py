@@ -171,8 +171,9 @@ class MissingGradients(Record):
 
 @dataclass(frozen=True)
 class UntrainedParameters(Record):
-    """Parameters that a captured graph takes from a plain list or dictionary of a module, and that have gradients and
-    belong to no optimizer, although an optimizer of `torch.optim` trains other parameters of the module."""
+    """Parameters that a captured graph takes from a module, and that have gradients and belong to no optimizer,
+    although an optimizer of `torch.optim` trains other parameters of the module: those in one of its plain lists or
+    dictionaries, or those that it registers and that were not changed in the first steps."""
 
     KIND: ClassVar[str] = "untrained_parameters"
     TABLE: ClassVar[str | None] = "untrained_parameters"
@@ -182,7 +183,7 @@ class UntrainedParameters(Record):
     trained: int
     """The number of its parameters."""
     container: str
-    """Dynamo's expression of the list or dictionary."""
+    """Dynamo's expression of the list or dictionary, or of the module that has all of the parameters."""
     parameters: int
     """The number of parameters in it without an optimizer."""
     names: list[str]
@@ -190,6 +191,8 @@ class UntrainedParameters(Record):
     file: str | None
     """The place in the program that calls `step`."""
     line: int | None
+    is_registered: bool = False
+    """Whether `Module.parameters` names them."""
 
 
 @dataclass(frozen=True)

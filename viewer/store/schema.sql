@@ -199,10 +199,11 @@ CREATE TABLE missing_gradients (     -- optimizers some of whose parameters had 
     names VARCHAR, sizes VARCHAR,    -- JSON lists
     file VARCHAR, line BIGINT        -- the place that calls step
 );
-CREATE TABLE untrained_parameters (  -- parameters in a list of a module that no optimizer has
+CREATE TABLE untrained_parameters (  -- parameters of a module, some of them in a list, that no optimizer has
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, trained BIGINT, container VARCHAR, parameters BIGINT,
     names VARCHAR,                   -- JSON list
-    file VARCHAR, line BIGINT        -- the place that calls step
+    file VARCHAR, line BIGINT,       -- the place that calls step
+    is_registered BOOLEAN
 );
 CREATE TABLE call_sites (            -- lines of the program that call graphs
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR

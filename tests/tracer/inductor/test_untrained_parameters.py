@@ -84,11 +84,33 @@ def test_lists_of_another_module_and_few_steps_are_not_told() -> None:
     assert looked_at({HEAD: head, LISTED: listed}, optimizer, steps=STEPS - 1) == []
 
 
-def test_registered_parameters_are_not_told() -> None:
-    """As those of a body that is not to be trained although it requires gradients."""
+BODY = "L['self']._modules['body']._modules"
+
+
+def test_registered_parameters_are_told_with_the_module_that_has_them() -> None:
+    head, first, second = parameter(), parameter(), parameter()
+    optimizer = torch.optim.SGD([head], lr=0.1)
+    names = [f"{BODY}['0']._modules['up']._parameters['weight']", f"{BODY}['1']._parameters['weight']"]
+    (found,) = looked_at({HEAD: head, names[0]: first, names[1]: second}, optimizer)
+    assert (found.is_registered, found.container, found.names) == (True, "L['self']._modules['body']", names)
+    (found,) = looked_at({HEAD: head, names[0]: first}, optimizer)
+    assert found.container == f"{BODY}['0']._modules['up']"
+    (found,) = looked_at({HEAD: head, "L['self']._parameters['scale']": first}, optimizer)
+    assert found.container == "L['self']"
+
+
+def test_registered_parameters_that_the_program_changes_or_another_optimizer_has_are_not_told() -> None:
     head, body = parameter(), parameter()
-    expression = "L['self']._modules['body']._modules['0']._parameters['weight']"
-    assert looked_at({HEAD: head, expression: body}, torch.optim.SGD([head], lr=0.1)) == []
+    optimizer, found = torch.optim.SGD([head], lr=0.1), list[UntrainedParameters]()
+    watch = UntrainedWatch(found.append, failed)
+    watch.captured(captured({HEAD: head, f"{BODY}['0']._parameters['weight']": body}))
+    with torch.no_grad():
+        body.sub_(0.1)
+    for _ in range(STEPS):
+        watch.begins(optimizer)
+    other = torch.optim.Adam([body := parameter()])
+    found += looked_at({HEAD: head, f"{BODY}['0']._parameters['weight']": body}, optimizer, other)
+    assert found == []
 
 
 def test_layers_that_a_list_has_beside_the_module_are_not_told() -> None:

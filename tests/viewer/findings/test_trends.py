@@ -238,6 +238,17 @@ def test_parameters_in_a_plain_list_are_not_trained(opened: Open) -> None:
     assert finding.proof[0] == "In it: self.blocks[0].up.weight, self.blocks[1].bias and 16 more"
 
 
+@pytest.mark.parametrize(("parameters", "them"), [(1, "it"), (2, "them")])
+def test_registered_parameters_without_an_optimizer(opened: Open, parameters: int, them: str) -> None:
+    names = ["L['self']._modules['adapter']._parameters['weight']"] * parameters
+    record = UntrainedParameters("Adam", 4, "L['self']._modules['adapter']", parameters, names, None, None, True)
+    findings = all_findings(opened(LogBuilder().record(run()).record(record).record(End("exit", 1))))
+    (finding,) = [one for one in findings if one.kind == "untrained_parameters"]
+    number = f"{parameters} parameter{'s' * (parameters > 1)}"
+    assert finding.title == f"No optimizer trains {number} in self.adapter, although gradients are computed for {them}"
+    assert finding.severity == "info"
+
+
 def with_rates(
     rates: Sequence[float], lines: Sequence[int] = (9,), steps: int = 40, first_ms: float = 1_000, step_ms: int = 10
 ) -> LogBuilder:

@@ -84,7 +84,7 @@ def test_markdown_of_a_hostile_log_breaks_out_of_nothing(opened: Opened) -> None
 def test_every_form_says_what_the_findings_do_not_see(opened: Opened) -> None:
     ticket = gather(opened(synthetic.recorded()))
     for text in (render_ticket(ticket), render_markdown(ticket)):
-        assert "Values were not recorded; record with --level values to look for NaN and changed saved tensors." in text
+        assert "Values were not recorded; record with --level values to look for NaN, " in text
 
 
 def test_text_in_markdown() -> None:

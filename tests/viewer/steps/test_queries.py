@@ -50,7 +50,8 @@ def test_overview_of_a_healthy_run(opened: Open) -> None:
     assert facts.overhead.hook_ns == 1_000
     assert facts.overhead.bytes_per_launch is not None
     assert facts.notes == [
-        "Values were not recorded; record with --level values to look for NaN and changed saved tensors.",
+        "Values were not recorded; record with --level values to look for NaN, growing magnitudes, reads of unwritten"
+        " memory and changed saved tensors.",
         "To look for finite but wrong numbers, record with --judge first --check-eager.",
     ]
     (row,) = facts.runs

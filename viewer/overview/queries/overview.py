@@ -29,7 +29,8 @@ MOST_REASONS = 3
 """Maximum number of reasons for which launches were not judged."""
 _LEVELS_WITH_VALUES = ("values", "save")
 _BREAKS = ("graph_break", "break_in_hot_loop", "synchronizing_call")
-_NO_VALUES = "Values were not recorded; record with --level values to look for NaN and changed saved tensors."
+_NEED_VALUES = "NaN, growing magnitudes, reads of unwritten memory and changed saved tensors"
+_OF_RANKS = ", and for parameters that should be equal on all ranks and are not"
 _NO_GRAPHS = (
     "No compiled graph was called. Launches of AOTInductor's packages and of graphs with cpp_wrapper are recorded with"
     " --aoti launches; packages check their inputs if AOTI_RUNTIME_CHECK_INPUTS=1 is set."
@@ -187,10 +188,17 @@ def _undeclared(trace: Trace) -> list[str]:
     ]
 
 
+def _no_values(runs: list[RunRow]) -> str:
+    ranks = _OF_RANKS if len({run.rank for run in runs if run.rank is not None}) > 1 else ""
+    return f"Values were not recorded; record with --level values to look for {_NEED_VALUES}{ranks}."
+
+
 def _notes(meta: dict[str, str], runs: list[RunRow], counts: Counts, compared: bool) -> list[str]:
     notes = [SEEN_AT_BUFFERS] if counts.value_rows else []
     if counts.launches and counts.value_rows is None:
-        notes += [_NO_VALUES] if compared or counts.judged_launches is not None else [_NO_VALUES, _NOT_JUDGED]
+        notes.append(_no_values(runs))
+        if not compared and counts.judged_launches is None:
+            notes.append(_NOT_JUDGED)
     if counts.graphs == 0 and any(run.writer == "stepscope" and run.complete for run in runs):
         notes.append(_NO_GRAPHS)
     plain = [run for run in runs if run.writer == "torch"]

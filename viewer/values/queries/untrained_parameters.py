@@ -1,4 +1,4 @@
-"""Queries the parameters in plain lists that no optimizer has."""
+"""Queries the parameters with gradients that no optimizer has."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from stepscope.viewer.store.trace import Trace
 
 _UNTRAINED = """
     SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, trained, container, parameters, names,
-           file, line
+           file, line, is_registered
     FROM untrained_parameters GROUP BY ALL ORDER BY log, container
 """
 
 
 class Untrained(NamedTuple):
-    """The parameters in a list or dictionary of a module, in the first log that has them."""
+    """The parameters in a list of a module, or those that it registers, in the first log that has them."""
 
     log: int
     time_unix_ns: int
@@ -23,14 +23,16 @@ class Untrained(NamedTuple):
     """The class of an optimizer that trains other parameters of the module."""
     trained: int
     container: str
-    """Dynamo's expression of the list or dictionary."""
+    """Dynamo's expression of the list or dictionary, or of the module that has all of the parameters."""
     parameters: int
     names: str
     """JSON list of Dynamo's expressions of the first ones."""
     file: str | None
     line: int | None
+    is_registered: bool
+    """Whether `Module.parameters` names them."""
 
 
 def untrained(trace: Trace) -> list[Untrained]:
-    """Return the lists of which some parameters belong to no optimizer."""
+    """Return the lists and modules of which some parameters belong to no optimizer."""
     return sql.records(Untrained, trace, _UNTRAINED)
