@@ -46,6 +46,12 @@ def test_gradients_that_are_not_averaged_drift_after_their_step(tmp_path: Path) 
     assert finding["evidence"]["parameters"] == 6
 
 
+def test_a_step_that_an_optimizer_made_on_one_rank_alone(tmp_path: Path) -> None:
+    (finding,) = found("skips", 2, tmp_path)
+    assert finding["step"] == FIRST_WRONG + 1
+    assert f"SGD made a step on rank 0 in step {FIRST_WRONG}, but not on rank 1." in finding["proof"][-1]
+
+
 def test_the_second_of_two_modules_with_equal_names(tmp_path: Path) -> None:
     (finding,) = found("two", 2, tmp_path)
     assert (finding["severity"], finding["step"], finding["evidence"]["parameters"]) == ("critical", 1, 6)
@@ -63,7 +69,7 @@ def test_gradients_that_the_program_forgets_to_average(tmp_path: Path) -> None:
     assert (finding["severity"], finding["step"]) == ("warning", 1)
     assert "head." in finding["title"]
     assert finding["evidence"]["parameters_that_stay_equal"] == 4
-    assert finding["proof"][-1].endswith("stay equal on all ranks: gradients are averaged")
+    assert finding["proof"][-1].endswith("and those of self.head.bias and self.head.weight are probably not")
 
 
 def test_averaged_gradients_of_ranks_that_began_with_other_values(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def _seen(facts: Overview) -> str:
 
 def _finding(facts: Overview, finding: Finding) -> list[str]:
     sign = SEVERITY_SIGNS[finding.severity]
-    where = f"{_log_name(facts, finding.log)}: " if len(facts.runs) > 1 and finding.log is not None else ""
+    where = f"{_of(facts, finding.log)}: " if len(facts.runs) > 1 and finding.log is not None else ""
     lines = wrapped(f"{sign} {where}{finding.title}", following="  ", most=3)
     source = finding.source
     number = rf"\blaunch {finding.launch}\b"
@@ -131,6 +131,13 @@ def _log_name(facts: Overview, log: int) -> str:
     """Return ``log 3``, or ``run 2`` for a run of --crash."""
     run = next((run.crash_run for run in facts.runs if run.log == log), None)
     return f"log {log}" if run is None else f"run {run}"
+
+
+def _of(facts: Overview, log: int) -> str:
+    """Return ``rank 1`` if each log is of another rank, else the name of the log."""
+    ranks = {run.log: run.rank for run in facts.runs}
+    is_known = None not in ranks.values() and len({*ranks.values()}) == len(ranks)
+    return f"rank {ranks[log]}" if is_known else _log_name(facts, log)
 
 
 def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:

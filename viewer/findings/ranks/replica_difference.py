@@ -2,27 +2,35 @@
 of them, so that the ranks train different models. The finding names the first step of training in which a parameter
 differs, by the digests of what the forward pass first read in the step, the parameter, and the ranks whose values
 differ from those of most ranks, if most ranks agree. Gradients that were not averaged are a usual cause, because the
-program called the wrapped module itself or left out the average, as are other values at the start, and a change that
-one rank made. Where the program averages gradients without DistributedDataParallel, the finding is a warning: some
-parameters of a graph were equal on all ranks and then differ, while others change and stay equal, and none differed
-from the start, as the parts of a tensor do; or parameters differ from the start, and the mean of each changes by the
-same amount on all ranks in each step. Buffers, such as the statistics of a batch norm, are compared if
-DistributedDataParallel is told not to broadcast them; they are reported for information, because ranks only evaluate
-differently. Parameters that DistributedDataParallel is told to ignore, sharded ones, gradients, and models whose hook
-averages parameters from time to time are not compared. Where it wraps several modules, ranks must have been equal once,
-and of modules that share a compiled graph the first in each step is compared. There is one finding per process
-group."""
+program called the wrapped module itself or left out the average, as are other values at the start, a change that one
+rank made, and an optimizer that stepped on some ranks only, which the finding says. Where the program averages
+gradients without DistributedDataParallel, the finding is a warning: some parameters of a graph were equal on all ranks
+and then differ, while others change and stay equal, and none differed from the start, as the parts of a tensor do; or
+parameters differ from the start, and the mean of each changes by the same amount on all ranks in each step. Buffers,
+such as the statistics of a batch norm, are compared if DistributedDataParallel is told not to broadcast them; they are
+reported for information, because ranks only evaluate differently. Parameters that DistributedDataParallel is told to
+ignore, sharded ones, gradients, and models whose hook averages parameters from time to time are not compared. Where it
+wraps several modules, ranks must have been equal once, and of modules that share a compiled graph the first in each
+step is compared. There is one finding per process group."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, names_text, open_launch, program_name, rule_of
 from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.ranks.queries.replicas import Replica, Team, differing_replicas, unwrapped_replicas
+from stepscope.viewer.ranks.queries.replicas import (
+    Replica,
+    Stepped,
+    Team,
+    differing_replicas,
+    steps_before,
+    unwrapped_replicas,
+)
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
@@ -55,13 +63,14 @@ def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], alike: 
     argument = next(one for one in site.arguments if one.argument == here.argument)
     name = program_name(trace, site.graph, argument.buffer or argument.name)
     where, source = launch_place(trace, here.launch), source_line(site)
+    unlike = None if team.are_buffers or not here.was_equal else _unlike_steps(steps_before(trace, replicas), rank_of)
     odd = sorted(rank for one in others if (rank := rank_of[one.log]) is not None)
     proof = [_content(trace, name, one, rank_of[one.log]) for one in (here, there)]
     return where.time_unix_ns, Finding(
         kind="replica_difference",
         severity="info" if team.are_buffers else "critical" if alike is None else "warning",
         title=_title(_what(team, f"{name}{place(source)}", len(found) - 1), odd, len(replicas), is_split, here),
-        proof=[*proof, *_reasons(team, found, alike)],
+        proof=[*proof, *([unlike] if unlike else _reasons(team, found, alike))],
         links=[open_launch(here.launch), open_launch(there.launch)],
         rule=rule_of(__doc__),
         evidence={
@@ -86,6 +95,20 @@ def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], alike: 
     )
 
 
+def _unlike_steps(before: list[Stepped], rank_of: Mapping[int, int | None]) -> str | None:
+    """Return that an optimizer stepped on some ranks alone, in the step before the first difference."""
+    stepped, others = ([one for one in before if one.by_optimizer is made] for made in (True, False))
+    if not stepped or not others:
+        return None
+    ranks = [sorted(rank for one in part if (rank := rank_of[one.log]) is not None) for part in (stepped, others)]
+    on, off = (f"rank{'s' if len(part) > 1 else ''} {names_text([*map(str, part)])}" for part in ranks)
+    name = stepped[0].optimizers or "The optimizer"
+    return (
+        f"{name} made a step on {on} in step {stepped[0].step}, but not on {off}. Whether to step must be decided"
+        " alike on all ranks, as by the sum or the maximum of their losses."
+    )
+
+
 def _reasons(team: Team, found: list[list[Replica]], alike: int | None) -> list[str]:
     if team.are_buffers:
         return ["DistributedDataParallel is told not to broadcast buffers, so that each rank evaluates with its own."]
@@ -93,7 +116,11 @@ def _reasons(team: Team, found: list[list[Replica]], alike: int | None) -> list[
         return []
     if alike:
         others = f"{plural(alike, 'other parameter')} of the graph {'change' if alike > 1 else 'changes'} in training"
-        return [f"{others} and {'stay' if alike > 1 else 'stays'} equal on all ranks: gradients are averaged"]
+        differ = names_text([one[0].parameter for one in found])
+        return [
+            f"{others} and {'stay' if alike > 1 else 'stays'} equal on all ranks: their gradients are averaged, and"
+            f" those of {differ} are probably not"
+        ]
     what = "Each of the parameters that differ changes" if len(found) > 1 else "The parameter changes"
     return [
         f"{what} by the same amount on all ranks in each step: gradients are averaged, but the ranks began with "

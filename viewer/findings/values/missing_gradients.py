@@ -2,8 +2,9 @@
 five steps, so that it does not train them. The finding names the parameters by the modules that hold them. It is a
 warning if no module holds one of them, although modules hold others: a layer may have been replaced after the optimizer
 had been created, and the new one is then not trained. Otherwise it is for information, because a part of the model may
-be meant not to be used; a `detach()` that was left over, and a layer whose output is not used, are usual causes. Steps
-with a closure are not looked at."""
+be meant not to be used; a `detach()` that was left over, and a layer whose output is not used, are usual causes. If all
+that compiled code computes from these parameters ends in calls of `detach()` or in `torch.no_grad()`, the finding names
+these lines. Steps with a closure are not looked at."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ import orjson
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, names_text, rule_of
 from stepscope.viewer.findings.values.operations import place
+from stepscope.viewer.graphs.queries.cut_gradients import cut_gradients
+from stepscope.viewer.graphs.queries.dynamo_nodes import Node
 from stepscope.viewer.graphs.rows import line_at
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import plural
@@ -29,6 +32,7 @@ def _finding(evidence: Evidence, one: WithoutGradients) -> Timed:
     source = line_at(one.file, one.line)
     named = list(zip(orjson.loads(one.names), orjson.loads(one.sizes), strict=True))
     known = [name for name, _ in named if name is not None]
+    ends = cut_gradients(evidence.trace, one.log, known) if known else []
     return one.time_unix_ns, Finding(
         kind="missing_gradients",
         severity="warning" if one.unowned else "info",
@@ -36,6 +40,7 @@ def _finding(evidence: Evidence, one: WithoutGradients) -> Timed:
         proof=[
             *([f"Without a gradient: {names_text(known, one.missing - one.unowned)}"] if known else []),
             *_unowned([size for name, size in named if name is None]),
+            *_ends(ends),
         ],
         rule=rule_of(__doc__),
         evidence={
@@ -45,7 +50,7 @@ def _finding(evidence: Evidence, one: WithoutGradients) -> Timed:
         page="/",
         rank=evidence.rank_of(one.log),
         log=one.log,
-        source=source,
+        source=ends[0].source if ends else source,
     )  # fmt: skip
 
 
@@ -56,6 +61,14 @@ def _title(one: WithoutGradients, at: str) -> str:
     if one.unowned == one.missing:
         return f"{told} and {verb} to no module"
     return f"{told}, and {one.unowned:,} of them {verb} to no module" if one.unowned else told
+
+
+def _ends(ends: list[Node]) -> list[str]:
+    """Return the lines behind which compiled code passes no gradient to parameters."""
+    said = dict.fromkeys(
+        f"{'detach()' if end.function == 'detach' else 'torch.no_grad()'}{place(end.source)}" for end in ends
+    )
+    return [f"In compiled code, no gradient passes through {names_text([*said])}"] if said else []
 
 
 def _unowned(sizes: list[list[int]]) -> list[str]:

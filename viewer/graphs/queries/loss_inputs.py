@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from stepscope.viewer.graphs.queries.signatures import placeholders
-from stepscope.viewer.graphs.rows import SourceLine, commented_lines
+from stepscope.viewer.graphs.queries.dynamo_nodes import Node, Nodes, functions, nodes_of
+from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -22,16 +22,8 @@ _GRAPHS = """
       ON c.graph = g.graph
     GROUP BY g.log, g.compile_id ORDER BY g.log, graph
 """
-_FORWARD = re.compile(r"^[ \t]*def forward\(", re.MULTILINE)
-_STATEMENT = re.compile(r"\s+(\w+)(?:: \"([^\"]*)\")? = ([^;]+)")
-_SIZES = re.compile(r"\w+\[([^\]]*)\]")
-_CALLED = re.compile(r"(?<!\w)(\w+)\(")
-_INDEX = re.compile(r"\w+(?:\[|\.m?T$)")
-_OPERATOR = re.compile(r" (\*\*|//|[-+*/@%&|<>]) ")
 _WHOLE = re.compile(r"(?:\.(?:mean|sum)\(\)|torch\.(?:mean|sum)\(\w+\))")
 """A reduction to one number."""
-_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?! ?=)")
-"""A name other than that of an argument."""
 _INPUT = re.compile(r"\binput ?= ?(\w+)")
 _PARAMETER = re.compile(r"_(?:parameters|buffers)_")
 _LAYERS = {"linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "@"}
@@ -79,21 +71,6 @@ class LossInput:
     """The number of predictions that are combined with all targets, or its symbol; "" for other mistakes."""
 
 
-@dataclass(frozen=True)
-class _Node:
-    name: str
-    sizes: tuple[str, ...] | None
-    """None if the graph does not state them."""
-    function: str
-    operands: tuple[str, ...]
-    text: str
-    """The expression."""
-    source: SourceLine | None
-
-
-Nodes = Mapping[str, _Node]
-
-
 def loss_inputs(trace: Trace) -> Iterator[LossInput]:
     """Yield the losses in the order of their graphs."""
     for log, graph, dynamo, step, start_ns in sql.rows(trace, _GRAPHS):
@@ -103,45 +80,17 @@ def loss_inputs(trace: Trace) -> Iterator[LossInput]:
             )
 
 
-def mistakes(graph: str) -> Iterator[tuple[Mistake, _Node, _Node, str]]:
+def mistakes(graph: str) -> Iterator[tuple[Mistake, Node, Node, str]]:
     """Yield the mistakes in the text of a graph of Dynamo: the loss, what it gets, and the number of predictions."""
-    starts = [found.start() for found in _FORWARD.finditer(graph)]
-    for start, end in zip(starts, [*starts[1:], len(graph)], strict=True):
-        nodes = _nodes(graph[start:end])
+    for number, function in enumerate(functions(graph)):
+        nodes = nodes_of(function)
         for node in nodes.values():
             yield from _of_probabilities(node, nodes)
-            if start == starts[0]:  # the inputs of other functions may be results of layers
+            if number == 0:  # the inputs of other functions may be results of layers
                 yield from _of_pairs(node, nodes)
 
 
-def _nodes(function: str) -> Nodes:
-    nodes = {
-        one.name: _Node(one.name, _sizes(one.annotation), "placeholder", (), "", None) for one in placeholders(function)
-    }
-    for line, source in commented_lines(function):
-        found = _STATEMENT.match(line)
-        if found is not None and found[1] not in nodes:  # each name has one value
-            name, annotation, expression = found.groups()
-            nodes[name] = _node(name, annotation or "", expression.strip(), source, nodes)
-    return nodes
-
-
-def _node(name: str, annotation: str, expression: str, source: SourceLine | None, known: Nodes) -> _Node:
-    if expression in known:  # another name of an input
-        return replace(known[expression], name=name)
-    called, operator = _CALLED.search(expression), _OPERATOR.search(expression)
-    function = called[1] if called else operator[1] if operator else "other"
-    operands = tuple(one for one in _NAME.findall(expression) if one in known)
-    is_index = operands and _INDEX.match(expression) is not None
-    return _Node(name, _sizes(annotation), "index" if is_index else function, operands, expression, source)
-
-
-def _sizes(annotation: str) -> tuple[str, ...] | None:
-    found = _SIZES.match(annotation)
-    return tuple(size.strip() for size in found[1].split(",") if size) if found is not None else None
-
-
-def _of_probabilities(loss: _Node, nodes: Nodes) -> Iterator[tuple[Mistake, _Node, _Node, str]]:
+def _of_probabilities(loss: Node, nodes: Nodes) -> Iterator[tuple[Mistake, Node, Node, str]]:
     wrong = _WRONG_INPUTS.get(loss.function)
     if wrong is None or not loss.operands:
         return
@@ -154,7 +103,7 @@ def _of_probabilities(loss: _Node, nodes: Nodes) -> Iterator[tuple[Mistake, _Nod
         yield wrong[given.function], loss, given, ""
 
 
-def _of_pairs(loss: _Node, nodes: Nodes) -> Iterator[tuple[Mistake, _Node, _Node, str]]:
+def _of_pairs(loss: Node, nodes: Nodes) -> Iterator[tuple[Mistake, Node, Node, str]]:
     """Yield a loss of predictions of size (N, 1) and targets of size (N), which broadcast to (N, N)."""
     if loss.function not in _CROSSING or len(loss.operands) < 2:
         return
@@ -166,7 +115,7 @@ def _of_pairs(loss: _Node, nodes: Nodes) -> Iterator[tuple[Mistake, _Node, _Node
         yield "all pairs", loss, layer, other.sizes[0]
 
 
-def _before(node: _Node, nodes: Nodes, sizes: tuple[str, ...] | None = None) -> Iterator[_Node]:
+def _before(node: Node, nodes: Nodes, sizes: tuple[str, ...] | None = None) -> Iterator[Node]:
     """Yield a node and those that it is computed from; only those of these sizes, if they are given."""
     waiting, seen = [node], set[str]()
     while waiting:
@@ -177,7 +126,7 @@ def _before(node: _Node, nodes: Nodes, sizes: tuple[str, ...] | None = None) -> 
             waiting += [nodes[name] for name in node.operands]
 
 
-def _is_target(node: _Node, nodes: Nodes) -> bool:
+def _is_target(node: Node, nodes: Nodes) -> bool:
     """Return whether a node is computed from inputs of the graph alone, without layers and parameters."""
     before = [*_before(node, nodes)]
     inputs = [one.name for one in before if one.function == "placeholder"]
@@ -186,7 +135,7 @@ def _is_target(node: _Node, nodes: Nodes) -> bool:
     )
 
 
-def _is_averaged(loss: _Node, prediction: _Node, nodes: Nodes, sizes: tuple[str, ...]) -> bool:
+def _is_averaged(loss: Node, prediction: Node, nodes: Nodes, sizes: tuple[str, ...]) -> bool:
     """Return whether a loss is one number, or becomes one by errors of its elements and their sum or mean. Predictions
     that are also compared with each other are meant to be compared with all."""
     if loss.sizes == ():

@@ -4,7 +4,7 @@ differ."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -66,6 +66,11 @@ _DIFFERENT = f"""{FIRST_VALUES}, compared AS (
     SELECT f.* EXCLUDE (dtype, numel, mean), e.was_equal FROM first f JOIN earliest e USING (team, parameter, place)
     ORDER BY f.team, f.parameter, f.log
 """
+_STEPPED = """
+    SELECT s.log, s.step, s.by_what = 'optimizer' AS by_optimizer, s.optimizers FROM steps s
+    JOIN (SELECT unnest($1) AS log, unnest($2) AS step) o ON s.log = o.log AND s.step < o.step AND s.kind = 'train'
+    QUALIFY s.step = max(s.step) OVER (PARTITION BY s.log)
+"""
 # Parameters that change and that all ranks hold alike in every step.
 _ALIKE = f"""{FIRST_VALUES}, alike AS (
         SELECT team, parameter, place, count(DISTINCT digest) = 1 AND count(*) = $6 AS is_alike, min(digest) AS digest
@@ -110,6 +115,21 @@ class Replica:
     digest: int
     was_equal: bool
     """Whether the ranks had equal values in an earlier step."""
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """A training step of one rank, and what ended it."""
+
+    log: int
+    step: int
+    by_optimizer: bool
+    optimizers: str | None
+
+
+def steps_before(trace: Trace, replicas: Sequence[Replica]) -> list[Stepped]:
+    """Return the training step before that of each replica."""
+    return sql.records(Stepped, trace, _STEPPED, [[one.log for one in replicas], [one.step for one in replicas]])
 
 
 def differing_replicas(trace: Trace) -> dict[Team, list[list[Replica]]]:
