@@ -38,13 +38,20 @@ class SizeCourse:
 
 
 def size_courses(trace: Trace, logs: Sequence[int]) -> dict[int, list[SizeCourse]]:
-    """Return the course of each symbol whose value changes, by log, those with a known source first."""
+    """Return the course of each symbol whose value changes, by log: sizes first, then other numbers with a known
+    source; offsets, by which the work does not grow, come last."""
     found: dict[tuple[int, int, str], SizeCourse] = {}
     if sql.has_rows(trace, "symbol_values"):
         for log, graph, symbol, source, step, size in sql.rows(trace, _SIZES, [list(logs)]):
             found.setdefault((log, graph, symbol), SizeCourse(graph, symbol, source)).sizes[step] = size
     by_log: defaultdict[int, list[SizeCourse]] = defaultdict(list)
-    for (log, _, _), course in sorted(found.items(), key=lambda item: item[1].source is None):
+    for (log, _, _), course in sorted(found.items(), key=lambda item: _order(item[1].source)):
         if len(set(course.sizes.values())) > 1:
             by_log[log].append(course)
     return by_log
+
+
+def _order(source: str | None) -> int:
+    if source is None:
+        return 2
+    return 0 if ".size()" in source else 3 if source.endswith(".storage_offset()") else 1
