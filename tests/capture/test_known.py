@@ -64,9 +64,14 @@ def test_tensors_that_changed_before_their_backward_pass_are_named(sick: list[di
     assert abs(read / was - 2) < 1e-4
     factor = the_one(sick, "changed_saved_tensor", "factor")
     assert factor["source"]["code"] == "return x * factor"
-    (writer,) = [line for line in factor["proof"] if line.startswith("no recorded launch wrote it in between")]
     between = r"between the compiled call at known_program\.py:\d+ and the backward pass at known_program\.py:\d+$"
-    assert re.search(between, writer)
+    assert re.search(between, factor["title"])
+    *_, said, first, second = factor["proof"]
+    assert said.endswith("other code changed it in place; the lines in between are")
+    assert [re.sub(r"py:\d+ ", "py:N ", line) for line in (first, second)] == [
+        "known_program.py:N  if is_sick:",
+        "known_program.py:N  scale.data.add_(1)",
+    ]
 
 
 def test_activations_that_are_recomputed_with_other_values_are_named(sick: list[dict[str, Any]]) -> None:

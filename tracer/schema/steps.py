@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from stepscope.tracer.schema.record import Record
@@ -209,6 +209,10 @@ class CallSite(Record):
     line: int
     function: str
     code: str
+    after_line: int | None = None
+    """The line of the call before, if that came from the same function not far above."""
+    lines_between: list[str] = field(default_factory=list)
+    """The lines of the program between the two."""
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def _seen(facts: Overview) -> str:
     seen = f"{plural(counts.steps or 0, 'step')}, {plural(counts.launches, 'launch')}"
     if counts.subgraph_calls:
         seen += f" of kernels, {plural(counts.subgraph_calls, 'call')} of subgraphs"
-    return seen if counts.value_rows is None else f"{seen}, {plural(counts.value_rows, 'value')} read"
+    return f"{seen}, {plural(counts.value_rows, 'value') if counts.value_rows is not None else 'no values'} read"
 
 
 def _finding(facts: Overview, finding: Finding) -> list[str]:

@@ -206,7 +206,8 @@ CREATE TABLE untrained_parameters (  -- parameters of a module, some of them in 
     is_registered BOOLEAN
 );
 CREATE TABLE call_sites (            -- lines of the program that call graphs
-    log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR
+    log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR,
+    after_line BIGINT, lines_between VARCHAR   -- JSON list
 );
 CREATE TABLE sampled_lines (         -- stacks of the program's lines between calls, JSON lists, the outermost one first
     log BIGINT, time_unix_ns BIGINT, place BIGINT, files VARCHAR, lines VARCHAR, functions VARCHAR, code VARCHAR

@@ -2,8 +2,8 @@
 notice and computes gradients of other weights.
 
 $ stepscope run --level values changed_saved_tensor.py
-critical: self.2.weight (primals_4) was saved for the backward pass and changed before the backward pass read it
-(changed_saved_tensor.py:27)
+critical: self.2.weight (primals_4) was saved for the backward pass and changed between the compiled call at
+changed_saved_tensor.py:28 and the backward pass at changed_saved_tensor.py:31
 """
 
 import sys

@@ -6,6 +6,7 @@ import pytest
 
 from stepscope.viewer.compiles.queries.guard_advice import advice
 from stepscope.viewer.compiles.queries.guard_text import failed_guards
+from stepscope.viewer.findings.compiles.guard_changes import GuardChange
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,19 @@ from stepscope.viewer.compiles.queries.guard_text import failed_guards
 )
 def test_advice(source: str, values: list[str], guard: str, said: str) -> None:
     assert said in (advice(source, values, guard) or "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("CPU, BackendSelect, ADInplaceOrView", "CPU, BackendSelect", "x is now a tensor of torch.inference_mode()"),
+        ("CPU, ADInplaceOrView", "ADInplaceOrView", "dispatch key set of x changed from DispatchKeySet(CPU, "),
+        ("CPU", "CPU, ADInplaceOrView", "x is no longer a tensor of torch.inference_mode()"),
+    ],
+)
+def test_tensors_of_inference_mode_are_told_in_words(before: str, after: str, said: str) -> None:
+    values = [f"DispatchKeySet({keys})" for keys in (before, after)]
+    assert GuardChange("dispatch key set of x", values, "", 1).text.startswith(said)
 
 
 def test_what_is_not_known_has_no_advice() -> None:

@@ -115,7 +115,7 @@ def test_facts_of_a_recorded_run(opened: Open) -> None:
 
 def test_text_of_a_healthy_run(opened: Open) -> None:
     lines = summary_text(opened(recorded())).split("\n")
-    assert lines[0] == "No findings in 3 steps, 12 launches of kernels, 4 calls of subgraphs."
+    assert lines[0] == "No findings in 3 steps, 12 launches of kernels, 4 calls of subgraphs, no values read."
     assert any(line.startswith("Run  train.py --lr 0.1") for line in lines)
     assert "  0     inference  user  5.00 us        –         3      2" in lines
     assert any("0_forward" in line for line in lines)
@@ -137,7 +137,7 @@ def test_the_line_of_a_run_is_whole_and_names_the_interpreter_without_its_folder
 def test_a_run_without_graphs_names_the_option_for_packages(opened: Open) -> None:
     lines = summary_text(opened(LogBuilder().record(run()).record(End("exit", 1)))).split("\n")
     assert lines[:3] == [
-        "No findings in 0 steps, 0 launches.",
+        "No findings in 0 steps, 0 launches, no values read.",
         "No compiled graph was called. Launches of AOTInductor's packages and of graphs with cpp_wrapper are",
         "recorded with --aoti launches; packages check their inputs if AOTI_RUNTIME_CHECK_INPUTS=1 is set.",
     ]

@@ -23,6 +23,10 @@ _STACKED = re.compile(r"\b___stack\d+")
 _NO_ATTRIBUTE = re.compile(r"^'([\w.]+)' object has no attribute '(\w+)'$")
 """The error with which a guard ended, which PyTorch writes in place of the guard."""
 
+_DISPATCH, _DISPATCH_KEYS = "dispatch key set of ", re.compile(r"DispatchKeySet\((.*)\)")
+_NOT_OF_INFERENCE = "ADInplaceOrView"
+"""The dispatch key that tensors have unless they are made in inference mode."""
+
 
 @dataclass(frozen=True)
 class GuardChange:
@@ -58,11 +62,22 @@ class GuardChange:
                 value = "None" if missing[1] == "NoneType" else f"of the type {missing[1]}"
                 return f"a guard reads the attribute {missing[2]} of a value that is now {value}"
             return self.guard if ": " in self.guard else f"the guard {self.guard} failed"
+        if (kind := self._of_inference()) is not None:
+            return kind
         if self.source.startswith(KEYS):
             return f"the {self.source} changed ({self._shown})"
         if len(self.values) == 2:
             return f"{self.source} changed from {self.values[0]} to {self.values[1]}"
         return f"{self.source} changed ({self._shown})"
+
+    def _of_inference(self) -> str | None:
+        """Return that a tensor is made in inference mode now, or no longer, if the dispatch keys differ in nothing
+        else."""
+        sets = [found.group(1).split(", ") for value in self.values if (found := _DISPATCH_KEYS.fullmatch(value))]
+        if len(self.values) != 2 or len(sets) != 2 or {*sets[0]} ^ {*sets[1]} != {_NOT_OF_INFERENCE}:
+            return None
+        since = "now" if _NOT_OF_INFERENCE in sets[0] else "no longer"
+        return f"{self.source.removeprefix(_DISPATCH)} is {since} a tensor of torch.inference_mode()"
 
     @property
     def _shown(self) -> str:

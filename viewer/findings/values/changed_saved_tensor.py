@@ -17,9 +17,9 @@ from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.speed.queries.graph_places import graph_places
+from stepscope.viewer.speed.queries.graph_places import GraphPlace, graph_places
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import plural
+from stepscope.viewer.text.formats import basename, plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
 from stepscope.viewer.values.queries.saved_for_backward import ChangedSaved, changed_saved
 from stepscope.viewer.values.queries.values import has_values
@@ -27,7 +27,7 @@ from stepscope.viewer.values.queries.values import has_values
 SUMMARY = "A tensor changed between its forward and its backward pass"
 TITLE_IS_MEASURED = True
 
-MOST_CHANGES = 100
+MOST_CHANGES, MOST_LINES = 100, 8
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -51,16 +51,25 @@ def _name(trace: Trace, one: ChangedSaved) -> str:
 
 def _finding(trace: Trace, changes: list[ChangedSaved]) -> Timed:
     first = changes[0]
+    places = graph_places(trace, [first.forward, first.backward])
     names = list(dict.fromkeys(_name(trace, one) for one in changes))
     sites = {one.site: one for one in site_rows(trace, [first.saved.site, first.read.site])}
     was, reader = sites[first.saved.site], sites[first.read.site]
     where, source = launch_place(trace, first.read.launch), source_line(reader) or source_line(was)
     verb = "written by" if first.saved.moment == "after" else "read by"
     saved, read = describe(first.saved_as, first.saved), describe(first.read_as, first.read)
+    called, ran = (places[graph] for graph in (first.forward, first.backward))
+    between = f"between {called.text} and {ran.text}"
+    by_program = first.writer is None and called.source is not None and ran.source is not None
+    when = between if by_program else f"before the backward pass read it{place(source)}"
     proof = [
         f"{saved}, {verb} launch {first.saved.launch}: {was.kernel} in the forward pass",
         f"{read}, read by launch {first.read.launch}: {reader.kernel} in the backward pass",
-        f"launch {first.writer} wrote it in between" if first.writer is not None else _by_other_code(trace, first),
+        *(
+            [f"launch {first.writer} wrote it in between"]
+            if first.writer is not None
+            else _by_other_code("in between" if by_program else between, _lines(called, ran))
+        ),
     ]
     others = len(names) - 1
     if others:
@@ -68,7 +77,7 @@ def _finding(trace: Trace, changes: list[ChangedSaved]) -> Timed:
     return where.time_unix_ns, Finding(
         kind="changed_saved_tensor",
         severity="critical",
-        title=f"{names[0]} was saved for the backward pass and changed before the backward pass read it{place(source)}",
+        title=f"{names[0]} was saved for the backward pass and changed {when}",
         proof=proof,
         links=[
             open_launch(first.read.launch),
@@ -96,7 +105,16 @@ def _finding(trace: Trace, changes: list[ChangedSaved]) -> Timed:
     )
 
 
-def _by_other_code(trace: Trace, one: ChangedSaved) -> str:
-    places = graph_places(trace, [one.forward, one.backward])
-    between = f"between {places[one.forward].text} and {places[one.backward].text}"
-    return f"no recorded launch wrote it in between: other code changed it in place {between}"
+def _by_other_code(between: str, lines: list[str]) -> list[str]:
+    changed = f"no recorded launch wrote it {between}: other code changed it in place"
+    return [f"{changed}; the lines in between are", *lines] if lines else [changed]
+
+
+def _lines(called: GraphPlace, ran: GraphPlace) -> list[str]:
+    """Return the statements of the program between a compiled call and the backward pass, if these are few."""
+    if called.source is None or ran.after_line != called.source.line:
+        return []
+    lines = enumerate(map(str.strip, ran.lines_between), ran.after_line + 1)
+    file = basename(called.source.file)
+    said = [f"{file}:{number}  {text}" for number, text in lines if text and not text.startswith("#")]
+    return said if len(said) <= MOST_LINES else []

@@ -30,6 +30,7 @@ from stepscope.viewer.findings.values.origins import (
     nan_rows,
 )
 from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row
+from stepscope.viewer.graphs.queries.hidden_aliases import is_custom
 from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.graphs.queries.unwritten_results import allocations
 from stepscope.viewer.graphs.rows import SourceLine
@@ -42,6 +43,10 @@ from stepscope.viewer.values.queries.values import LIMITS
 
 _MOST_READ = 2
 _UNWRITTEN = "Generated code has NaN for memory that nothing wrote; eager code reads what the memory happens to hold."
+_OF_CUSTOM = (
+    "A custom operator that allocates its result, as with torch.empty(), and leaves a part of it unwritten returns such"
+    " values."
+)
 DIVIDES = (
     "The step divides by zero where the mean of squared gradients is zero as well; use 1e-4 or more, or keep the"
     " parameters in float32."
@@ -116,7 +121,13 @@ class Told:
         )
         forward = [self._wrote(self.case.forward)] if self.case.forward else []
         empty = [_UNWRITTEN] if self._unwritten(hop) is not None else []
-        return [*forward, *inputs, self._wrote(hop), *empty, *self._kept(hop), *came_back]
+        custom = [_OF_CUSTOM] if self._is_of_custom(hop) else []
+        return [*forward, *inputs, self._wrote(hop), *empty, *custom, *self._kept(hop), *came_back]
+
+    def _is_of_custom(self, hop: Hop) -> bool:
+        """Return whether a custom operator made the value from finite inputs."""
+        kernel = self.tracer.site(hop.flow.site).kernel
+        return is_custom(kernel) and self.case.how == "made" and not bad_inputs(hop.flow, text.is_bad)
 
     def _between(self, hop: Hop) -> list[str]:
         """Return what made a parameter NaN or infinite if its last gradient was finite: code outside of graphs."""

@@ -112,6 +112,11 @@ def operator_name(kernel: str) -> str:
     return kernel.removeprefix("torch.ops.").removesuffix(".default")
 
 
+def is_custom(kernel: str) -> bool:
+    """Return whether a launch calls an operator that does not belong to PyTorch: ``torch.ops.my.stats.default``."""
+    return kernel.startswith("torch.ops.") and kernel.split(".")[2] not in TORCH_NAMESPACES
+
+
 def hidden_aliases(trace: Trace) -> list[HiddenAlias]:
     """Return the outputs in order of time."""
     return [*trace.once(_read)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import orjson
+
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -12,7 +14,8 @@ from stepscope.viewer.text.formats import basename
 
 _PLACES = """
     SELECT g.graph, g.phase, any_value(f.frame), arg_min(s.file, s.time_unix_ns), arg_min(s.line, s.time_unix_ns),
-           arg_min(s.function, s.time_unix_ns), arg_min(s.code, s.time_unix_ns)
+           arg_min(s.function, s.time_unix_ns), arg_min(s.code, s.time_unix_ns),
+           arg_min(s.after_line, s.time_unix_ns), arg_min(s.lines_between, s.time_unix_ns)
     FROM graphs g LEFT JOIN compiles f ON f.log = g.log AND f.compile_id = g.compile_id
     LEFT JOIN call_sites s ON s.log = g.log AND s.graph = g.local_graph
     WHERE list_contains(?, g.graph) GROUP BY g.graph, g.phase
@@ -27,6 +30,10 @@ class GraphPlace(NamedTuple):
     """The compiled function."""
     source: SourceLine | None
     """The first line of the program that was seen to call it."""
+    after_line: int | None
+    """The line of the call before, if that came from the same function not far above."""
+    lines_between: tuple[str, ...]
+    """The lines of the program between the two."""
 
     @property
     def text(self) -> str:
@@ -41,6 +48,12 @@ def graph_places(trace: Trace, graphs: Iterable[int]) -> dict[int | None, GraphP
     """Return the places of graphs by graph."""
     rows = sql.rows(trace, _PLACES, [list(graphs)])
     return {
-        graph: GraphPlace(phase, frame, SourceLine(file, line, function or "", code or "") if file else None)
-        for graph, phase, frame, file, line, function, code in rows
+        graph: GraphPlace(
+            phase,
+            frame,
+            SourceLine(file, line, function or "", code or "") if file else None,
+            after,
+            tuple(orjson.loads(lines)) if lines else (),
+        )
+        for graph, phase, frame, file, line, function, code, after, lines in rows
     }
