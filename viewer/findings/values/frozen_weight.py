@@ -13,7 +13,7 @@ from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import plural
-from stepscope.viewer.values.queries.frozen_weights import FrozenChanges, frozen_changes
+from stepscope.viewer.values.queries.frozen_weights import FrozenChanges, frozen_changes, used_at
 
 SUMMARY = "A frozen weight changed after the compile"
 TITLE_IS_MEASURED = False
@@ -26,7 +26,8 @@ def find(evidence: Evidence) -> list[Timed]:
 
 def _finding(evidence: Evidence, one: FrozenChanges) -> Timed:
     sites = site_rows(evidence.trace, [one.site]) if one.site is not None else []
-    source, seen = source_line(sites[0]) if sites else None, one.step is not None
+    source = used_at(evidence.trace, one.graph, one.names[0]) or (source_line(sites[0]) if sites else None)
+    seen = one.step is not None
     title = f"The frozen weight {one.names[0]} of graph {one.graph}{place(source)}"
     title += f" changed before step {one.step}" if seen else " is no longer what it was at the compile"
     others = len(one.names) - 1

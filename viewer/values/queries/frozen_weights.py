@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
+from stepscope.viewer.graphs.queries.dynamo_nodes import functions, nodes_of
+from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -18,6 +21,11 @@ _CHANGED = """
            list(name ORDER BY name) AS names, min(time_unix_ns) AS time_unix_ns,
            min(step) FILTER (ns IS NOT NULL) AS step
     FROM after GROUP BY log, compile_id, after.graph ORDER BY time_unix_ns
+"""
+_DYNAMO = """
+    SELECT max(d.record) FROM graphs g
+    JOIN records d ON d.log = g.log AND d.compile_id = g.compile_id AND d.event = 'dynamo_output_graph'
+    WHERE g.graph = ?
 """
 
 
@@ -37,3 +45,13 @@ class FrozenChanges(NamedTuple):
 def frozen_changes(trace: Trace) -> list[FrozenChanges]:
     """Return the changes of all frozen graphs."""
     return sql.records(FrozenChanges, trace, _CHANGED, [])
+
+
+def used_at(trace: Trace, graph: int, weight: str) -> SourceLine | None:
+    """Return the line of the model that uses a weight, such as ``self.head.weight``, from Dynamo's graph; None if that
+    does not tell it."""
+    record = sql.number(trace, _DYNAMO, [graph])
+    text = trace.payload(record).decode("utf-8", "replace") if record is not None else ""
+    name = "l__self__" + re.sub(r"\W", "_", weight.removeprefix("self"))
+    found = (node for node in nodes_of(next(functions(text), "")).values() if node.name.lower() == name.lower())
+    return next((node.source for node in found), None)
