@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from stepscope.tracer.inductor.compat import without_modes
+from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import LostUpdates
 
@@ -53,7 +54,7 @@ class UpdateWatch:
             return
         try:
             watched = self._watched.get(optimizer)
-            if (watched is not None and watched.is_done) or _is_capturing():
+            if (watched is not None and watched.is_done) or is_recording_a_device_graph():
                 return
             if watched is None:
                 watched = self._watched[optimizer] = _Watched()
@@ -90,13 +91,6 @@ class UpdateWatch:
         self._has_failed = True
         self._watched.clear()
         self._failed("updates that are lost", error)
-
-
-def _is_capturing() -> bool:
-    """Return whether the step becomes a part of a CUDA graph, which must not be read."""
-    from torch import cuda
-
-    return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())  # type: ignore[no-untyped-call]
 
 
 def _begin(optimizer: Any, watched: _Watched) -> None:

@@ -173,7 +173,7 @@ class MissingGradients(Record):
 class UntrainedParameters(Record):
     """Parameters that a captured graph takes from a module, and that have gradients and belong to no optimizer,
     although an optimizer of `torch.optim` trains other parameters of the module: those in one of its plain lists or
-    dictionaries, or those that it registers and that were not changed in the first steps."""
+    dictionaries, or those that it registers, which keep their values in two of its first steps."""
 
     KIND: ClassVar[str] = "untrained_parameters"
     TABLE: ClassVar[str | None] = "untrained_parameters"

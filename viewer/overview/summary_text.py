@@ -123,8 +123,13 @@ def _others(facts: Overview, group: FindingGroup) -> list[str]:
         return []
     of_runs = {run.log: run.crash_run for run in facts.runs if run.crash_run is not None}
     logs = sorted(one.log for one in group.others if one.log is not None)
-    runs = sorted(of_runs[log] for log in logs if log in of_runs)
-    return wrapped(f"It is found in {numbers_text('run', runs) or numbers_text('log', logs)}, too.", "  ")
+    if runs := sorted(of_runs[log] for log in logs if log in of_runs):
+        where = numbers_text("run", runs)
+    elif ranks := _distinct_ranks(facts):
+        where = numbers_text("rank", sorted(ranks[log] for log in logs))
+    else:
+        where = numbers_text("log", logs)
+    return wrapped(f"It is found in {where}, too.", "  ")
 
 
 def _log_name(facts: Overview, log: int) -> str:
@@ -135,9 +140,14 @@ def _log_name(facts: Overview, log: int) -> str:
 
 def _of(facts: Overview, log: int) -> str:
     """Return ``rank 1`` if each log is of another rank, else the name of the log."""
-    ranks = {run.log: run.rank for run in facts.runs}
-    is_known = None not in ranks.values() and len({*ranks.values()}) == len(ranks)
-    return f"rank {ranks[log]}" if is_known else _log_name(facts, log)
+    ranks = _distinct_ranks(facts)
+    return f"rank {ranks[log]}" if ranks else _log_name(facts, log)
+
+
+def _distinct_ranks(facts: Overview) -> dict[int, int]:
+    """Return the rank of each log, or nothing unless each log is of another rank."""
+    ranks = {run.log: run.rank for run in facts.runs if run.rank is not None}
+    return ranks if len({*ranks.values()}) == len(facts.runs) else {}
 
 
 def _crash_runs(runs: Sequence[CrashRunRow]) -> list[str]:

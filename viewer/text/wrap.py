@@ -13,7 +13,7 @@ def wrapped(
     text: str, indent: str = "", width: int = WIDTH, following: str | None = None, most: int | None = None
 ) -> list[str]:
     """Return the cleaned lines of a text, at most `most` of them; those after the first are indented by `following`, by
-    default like the first. Options such as ``--red-zones`` and paths stay whole, so that they can be copied."""
+    default like the first. Options such as ``--red-zones`` stay whole, so that they can be copied."""
     return textwrap.wrap(
         clean(text),
         width,

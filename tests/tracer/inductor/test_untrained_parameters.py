@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from stepscope.tracer.inductor.untrained_parameters import STEPS, UntrainedWatch
+from stepscope.tracer.inductor.untrained_parameters import MOST_OPTIMIZERS, STEPS, UntrainedWatch
 from stepscope.tracer.schema.steps import UntrainedParameters
 
 HEAD, LISTED = "L['self']._modules['head']._parameters['weight']", "L['self'].blocks[0]._parameters['weight']"
@@ -85,32 +85,81 @@ def test_lists_of_another_module_and_few_steps_are_not_told() -> None:
 
 
 BODY = "L['self']._modules['body']._modules"
+NAMES = [f"{BODY}['0']._modules['up']._parameters['weight']", f"{BODY}['1']._parameters['weight']"]
+
+
+def module_of(*parameters: nn.Parameter) -> nn.Module:
+    """A module that registers the parameters; Dynamo's expressions in these tests are others."""
+    return nn.ParameterList(parameters)
 
 
 def test_registered_parameters_are_told_with_the_module_that_has_them() -> None:
     head, first, second = parameter(), parameter(), parameter()
-    optimizer = torch.optim.SGD([head], lr=0.1)
-    names = [f"{BODY}['0']._modules['up']._parameters['weight']", f"{BODY}['1']._parameters['weight']"]
-    (found,) = looked_at({HEAD: head, names[0]: first, names[1]: second}, optimizer)
-    assert (found.is_registered, found.container, found.names) == (True, "L['self']._modules['body']", names)
-    (found,) = looked_at({HEAD: head, names[0]: first}, optimizer)
+    optimizer, model = torch.optim.SGD([head], lr=0.1), module_of(head, first, second)
+    (found,) = looked_at({HEAD: head, NAMES[0]: first, NAMES[1]: second}, optimizer)
+    assert (found.is_registered, found.container, found.names) == (True, "L['self']._modules['body']", NAMES)
+    (found,) = looked_at({HEAD: head, NAMES[0]: first}, optimizer)
     assert found.container == f"{BODY}['0']._modules['up']"
     (found,) = looked_at({HEAD: head, "L['self']._parameters['scale']": first}, optimizer)
     assert found.container == "L['self']"
+    weight, bias = "L['decoder']._parameters['weight']", "L['decoder']._parameters['bias']"
+    trained = parameter()
+    optimizer, whole = torch.optim.SGD([head, trained], lr=0.1), module_of(head, first, second, trained)
+    each = looked_at({HEAD: head, NAMES[0]: first, weight: second, bias: trained}, optimizer)
+    assert [one.container for one in each] == [f"{BODY}['0']._modules['up']", "L['decoder']"]
+    assert model is not whole
 
 
-def test_registered_parameters_that_the_program_changes_or_another_optimizer_has_are_not_told() -> None:
+def test_registered_parameters_of_another_module_are_not_told() -> None:
+    """As those of a network that only a loss uses, although its expression looks like one of the model."""
+    head, other = parameter(), parameter()
+    modules = module_of(head), module_of(other)
+    assert looked_at({HEAD: head, NAMES[0]: other}, torch.optim.SGD([head], lr=0.1)) == []
+    assert len(modules) == 2
+
+
+@pytest.mark.parametrize("change", [lambda one: one.detach().sub_(0.1), lambda one: one.data.sub_(0.1)])
+def test_registered_parameters_that_the_program_changes_are_not_told(change: Callable[[Any], object]) -> None:
     head, body = parameter(), parameter()
-    optimizer, found = torch.optim.SGD([head], lr=0.1), list[UntrainedParameters]()
+    optimizer, model, found = torch.optim.SGD([head], lr=0.1), module_of(head, body), list[UntrainedParameters]()
     watch = UntrainedWatch(found.append, failed)
-    watch.captured(captured({HEAD: head, f"{BODY}['0']._parameters['weight']": body}))
-    with torch.no_grad():
-        body.sub_(0.1)
+    watch.captured(captured({HEAD: head, NAMES[0]: body}))
     for _ in range(STEPS):
+        change(body)
         watch.begins(optimizer)
-    other = torch.optim.Adam([body := parameter()])
-    found += looked_at({HEAD: head, f"{BODY}['0']._parameters['weight']": body}, optimizer, other)
     assert found == []
+    assert len([*model.parameters()]) == 2
+
+
+def test_registered_parameters_that_another_optimizer_has_are_not_told() -> None:
+    head, body = parameter(), parameter()
+    model = module_of(head, body)
+    optimizers = torch.optim.SGD([head], lr=0.1), torch.optim.Adam([body])
+    assert looked_at({HEAD: head, NAMES[0]: body}, *optimizers) == []
+    assert len([*model.parameters()]) == 2
+
+
+def test_one_optimizer_for_each_parameter_ends_the_search() -> None:
+    head, body = parameter(), parameter()
+    model, others = module_of(head, body), [parameter() for _ in range(MOST_OPTIMIZERS)]
+    optimizers = [torch.optim.SGD([one], lr=0.1) for one in [head, *others]]
+    assert looked_at({HEAD: head, NAMES[0]: body}, *optimizers) == []
+    assert len(looked_at({HEAD: head, NAMES[0]: body}, *optimizers[:MOST_OPTIMIZERS])) == 1
+    assert len([*model.parameters()]) == 2
+
+
+def test_inference_tensors_and_optimizers_without_groups_are_passed_over() -> None:
+    class Both(torch.optim.Optimizer):
+        def __init__(self, *parts: torch.optim.Optimizer) -> None:
+            self.parts = parts
+
+    with torch.inference_mode():
+        served = nn.Parameter(torch.ones(2, 3))
+    head, listed = parameter(), parameter()
+    optimizer = torch.optim.SGD([head], lr=0.1)
+    both = Both(optimizer)
+    assert len(looked_at({HEAD: head, LISTED: listed, NAMES[0]: served}, optimizer)) == 1
+    assert both.parts == (optimizer,)
 
 
 def test_layers_that_a_list_has_beside_the_module_are_not_told() -> None:

@@ -36,7 +36,7 @@ def test_ranks_that_died_alike_are_one_entry(dead: Trace) -> None:
     text = findings_text(dead)
     assert text.count("The log has no end record") == 1
     assert "and for parameters that should be equal on all ranks and are not." in " ".join(text.split())
-    assert "  It is found in logs 1 to 11, too." in text.splitlines()
+    assert "  It is found in ranks 1 to 11, too." in text.splitlines()
     page = Client(dead).get("/").text
     assert page.count('<p class="finding-title">') == 1
     assert 'in 11 more logs, too: <a href="/steps/2?log=1&amp;launch=31"' in page

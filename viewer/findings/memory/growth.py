@@ -70,9 +70,11 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _of_untold(told: Sequence[Finding], found: Sequence[Finding]) -> list[Finding]:
-    """Return the findings of graphs of which nothing has been told."""
-    graphs = {one.graph for one in told}
-    return [one for one in found if one.graph not in graphs]
+    """Return the findings of graphs of which nothing that is as large has been told."""
+    largest: defaultdict[int | None, int] = defaultdict(int)
+    for one in told:
+        largest[one.graph] = max(largest[one.graph], one.evidence["storage_bytes"])
+    return [one for one in found if one.evidence["storage_bytes"] > largest[one.graph]]
 
 
 def _per_step(rows: Sequence[GrowthRow]) -> int:

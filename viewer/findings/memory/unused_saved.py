@@ -1,4 +1,4 @@
-"""Builds the findings about memory that grew because several calls in a row saved tensors for no backward pass."""
+"""Builds the findings about memory that grew because several calls saved tensors for no backward pass."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def _finding(trace: Trace, one: PiledUp, peak_bytes: int, rank: int | None, rule
         proof=[
             f"This is {of_peak} the peak of the run; {names_text(one.buffers)} of steps {one.first_step} to"
             f" {one.last_step} stayed alive together.",
-            "A result of these calls that is kept, or a loss of it, keeps all of this. Calls under torch.no_grad() keep"
-            " none of it, and neither does a loss that is kept as loss.item() or loss.detach().",
+            "Keeping a result of these calls, or a loss computed from it, keeps all of this alive. Calls under"
+            " torch.no_grad() save nothing, and loss.item() and loss.detach() keep nothing alive.",
         ],
         page=f"/graphs/{one.graph}/memory",
         rank=rank,

@@ -102,10 +102,13 @@ def _unlike_steps(before: list[Stepped], rank_of: Mapping[int, int | None]) -> s
         return None
     ranks = [sorted(rank for one in part if (rank := rank_of[one.log]) is not None) for part in (stepped, others)]
     on, off = (f"rank{'s' if len(part) > 1 else ''} {names_text([*map(str, part)])}" for part in ranks)
-    name = stepped[0].optimizers or "The optimizer"
+    name = stepped[0].optimizers if "," not in (stepped[0].optimizers or ",") else "An optimizer"
+    steps = {one.step for one in before}
+    when = f"in step {steps.pop()}" if len(steps) == 1 else "in the step before"
     return (
-        f"{name} made a step on {on} in step {stepped[0].step}, but not on {off}. Whether to step must be decided"
-        " alike on all ranks, as by the sum or the maximum of their losses."
+        f"{name} made a step on {on} {when}, but not on {off}. Whether to step must be decided alike on all ranks, for"
+        " example by the sum or the maximum of their losses; a gradient scaler decides alike only if gradients are"
+        " averaged."
     )
 
 
@@ -117,10 +120,10 @@ def _reasons(team: Team, found: list[list[Replica]], alike: int | None) -> list[
     if alike:
         others = f"{plural(alike, 'other parameter')} of the graph {'change' if alike > 1 else 'changes'} in training"
         differ = names_text([one[0].parameter for one in found])
-        return [
-            f"{others} and {'stay' if alike > 1 else 'stays'} equal on all ranks: their gradients are averaged, and"
-            f" those of {differ} are probably not"
-        ]
+        averaged = (
+            "stay equal on all ranks: their gradients are" if alike > 1 else "stays equal on all ranks: its gradient is"
+        )
+        return [f"{others} and {averaged} averaged, and those of {differ} are probably not"]
     what = "Each of the parameters that differ changes" if len(found) > 1 else "The parameter changes"
     return [
         f"{what} by the same amount on all ranks in each step: gradients are averaged, but the ranks began with "

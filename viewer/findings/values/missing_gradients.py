@@ -1,10 +1,10 @@
 """Some parameters of an optimizer of `torch.optim`, but not all, require a gradient and had none in each of its first
 five steps, so that it does not train them. The finding names the parameters by the modules that hold them. It is a
-warning if no module holds one of them, although modules hold others: a layer may have been replaced after the optimizer
-had been created, and the new one is then not trained. Otherwise it is for information, because a part of the model may
-be meant not to be used; a `detach()` that was left over, and a layer whose output is not used, are usual causes. If all
-that compiled code computes from these parameters ends in calls of `detach()` or in `torch.no_grad()`, the finding names
-these lines. Steps with a closure are not looked at."""
+warning if no module holds one of them, although modules hold others: a layer may have been replaced after the
+optimizer had been created, and the new one is then not trained. Otherwise it is for information, because a part of the
+model may be meant not to be used; a `detach()` that was left over, and a layer whose output is not used, are usual
+causes. If there are at most eight of them, and all that compiled code returns of what it computes from them passes
+through `detach()` or `torch.no_grad()`, the finding names these lines. Steps with a closure are not looked at."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _finding(evidence: Evidence, one: WithoutGradients) -> Timed:
     source = line_at(one.file, one.line)
     named = list(zip(orjson.loads(one.names), orjson.loads(one.sizes), strict=True))
     known = [name for name, _ in named if name is not None]
-    ends = cut_gradients(evidence.trace, one.log, known) if known else []
+    ends = cut_gradients(evidence.trace, one.log, known) if len(known) == one.missing else []
     return one.time_unix_ns, Finding(
         kind="missing_gradients",
         severity="warning" if one.unowned else "info",
@@ -50,7 +50,7 @@ def _finding(evidence: Evidence, one: WithoutGradients) -> Timed:
         page="/",
         rank=evidence.rank_of(one.log),
         log=one.log,
-        source=ends[0].source if ends else source,
+        source=next((end.source for end in ends if end.source), source),
     )  # fmt: skip
 
 
@@ -66,9 +66,10 @@ def _title(one: WithoutGradients, at: str) -> str:
 def _ends(ends: list[Node]) -> list[str]:
     """Return the lines behind which compiled code passes no gradient to parameters."""
     said = dict.fromkeys(
-        f"{'detach()' if end.function == 'detach' else 'torch.no_grad()'}{place(end.source)}" for end in ends
+        f"{'detach()' if end.function == 'detach' else 'an operation in torch.no_grad()'}{place(end.source)}"
+        for end in ends
     )
-    return [f"In compiled code, no gradient passes through {names_text([*said])}"] if said else []
+    return [f"In compiled code, their gradients end at {names_text([*said])}"] if said else []
 
 
 def _unowned(sizes: list[list[int]]) -> list[str]:

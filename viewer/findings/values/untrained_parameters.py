@@ -3,8 +3,9 @@ other parameters of the module begins its fifth step, so that they keep their fi
 optimizer sets their gradients to zero. The finding is a warning, one per list, if a plain list or dictionary keeps them
 or their layers, of which `Module.parameters` knows nothing: layers belong in a `ModuleList` or `ModuleDict`, parameters
 in a `ParameterList` or `ParameterDict`, so that they are also moved, saved and loaded with the module. Parameters that
-the module registers, and that were not changed in the first steps, are told for information: their layer may have been
-created after the optimizer, or they are left out on purpose and their gradients are computed in vain. Parameters that
+the module registers, and whose first elements did not change from the third step to the fifth, are told for
+information: their layer may have been created after the optimizer, or they are left out on purpose and their gradients
+are computed in vain. Programs with more than 16 optimizers are not looked at. Parameters that
 require no gradient do not count."""
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _LISTED = (
     " ParameterList or ParameterDict."
 )
 _REGISTERED = (
-    "Give it those of layers that were created after it with add_param_group(), and call requires_grad_(False) for"
-    " those that are not to be trained, so that no gradients are computed for them."
+    "Pass the parameters of layers that were created after the optimizer to its add_param_group(). Call"
+    " requires_grad_(False) for those that are not to be trained, so that no gradients are computed for them."
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from stepscope.viewer.graphs.queries.dynamo_nodes import Node, Nodes, functions, nodes_of, returned
 from stepscope.viewer.store import sql
@@ -16,32 +16,49 @@ _GRAPHS = """
 _MOST_GRAPHS = 100
 _WITHOUT_GRADIENTS = re.compile(r"_set_grad_enabled\((False|True)\)")
 _FLOATING = re.compile(r"b?f\d|c\d")
+_IN_PLACE = re.compile(r"[a-z0-9]_$")
+"""The name of a function that changes its first operand."""
+_WRITTEN = re.compile(r"^[ \t]+\w+(?:\[.*\] =| [-+*/@%&|]=| //=| \*\*=) ([^;]+)", re.MULTILINE)
+"""What a statement such as ``out[0] = x`` or ``out += x`` writes."""
+_WORD = re.compile(r"\w+")
 
 
 def cut_gradients(trace: Trace, log: int, parameters: Sequence[str]) -> list[Node]:
     """Return where the gradients of parameters end, in the order of the graphs: calls of `detach`, and operations in
     `torch.no_grad()`. Integers and comparisons, which have no gradients, are passed over.
 
-    `parameters` are names such as ``encoder.0.weight``. The list is empty if a graph returns something else that
-    depends on one of them; what is done outside of graphs is not known.
+    `parameters` are names such as ``encoder.0.weight``, in the outermost module. The list is empty unless the graphs
+    have all of them, and if a graph returns something else that depends on one of them, or may do so because it
+    changes a tensor in place. What is done outside of graphs is not known.
     """
-    found: list[Node] = []
-    for (record,) in sql.rows(trace, _GRAPHS, [log, _MOST_GRAPHS]):
-        ends = ends_of(trace.payload(record).decode("utf-8", "replace"), parameters)
+    records = sql.rows(trace, _GRAPHS, [log, _MOST_GRAPHS + 1])
+    found, seen = list[Node](), set[str]()
+    for (record,) in records[:_MOST_GRAPHS]:
+        function = next(functions(trace.payload(record).decode("utf-8", "replace")), "")
+        inputs = inputs_of(function, parameters)
+        ends = ends_of(function, inputs.values())
         if ends is None:
             return []
+        seen |= inputs.keys()
         found += ends
-    return found
+    return found if len(seen) == len(parameters) and len(records) <= _MOST_GRAPHS else []
 
 
-def ends_of(graph: str, parameters: Sequence[str]) -> list[Node] | None:
-    """Return the nodes behind which the graph of this text passes no gradient to parameters; None if its results have
-    gradients for one of them."""
-    function = next(functions(graph), "")
-    nodes, endings = nodes_of(function), tuple(map(_ending, parameters))
-    inputs = [one.name for one in nodes.values() if one.function == "placeholder" and one.name.endswith(endings)]
-    reached, ends = _followed(nodes, inputs)
-    return None if reached & returned(function) else ends
+def inputs_of(function: str, parameters: Sequence[str]) -> dict[str, str]:
+    """Return the inputs of the function of a graph that are parameters, by the name of the parameter."""
+    wanted = {re.compile(rf"L_(?:(?!modules_)\w)*?_?{_ending(one)}", re.IGNORECASE): one for one in parameters}
+    inputs = [one.name for one in nodes_of(function).values() if one.function == "placeholder"]
+    return {wanted[form]: name for name in inputs for form in wanted if form.fullmatch(name)}
+
+
+def ends_of(function: str, inputs: Iterable[str]) -> list[Node] | None:
+    """Return the nodes behind which the function of a graph passes no gradient to its inputs, and on which its results
+    depend; None if gradients of a result flow to one of the inputs, or if that is not known."""
+    nodes, results = nodes_of(function), returned(function)
+    reached, ends = _followed(nodes, set(inputs))
+    if reached & results or _changes_in_place(function, nodes, reached):
+        return None
+    return [end for end in ends if _reach(nodes, end.name) & results]
 
 
 def _ending(parameter: str) -> str:
@@ -50,17 +67,35 @@ def _ending(parameter: str) -> str:
     return "".join(f"modules_{module}_" for module in modules) + f"parameters_{name}_"
 
 
-def _followed(nodes: Nodes, inputs: Sequence[str]) -> tuple[set[str], list[Node]]:
+def _followed(nodes: Nodes, inputs: set[str]) -> tuple[set[str], list[Node]]:
     """Return the nodes to whose results gradients flow from `inputs`, and the nodes that end this."""
-    reached, ends = set(inputs), list[Node]()
+    reached, ends = inputs, list[Node]()
     for node, has_gradients in _with_modes(nodes):
-        if reached.isdisjoint(node.operands):
+        if reached.isdisjoint(node.operands) or not (node.dtype is None or _FLOATING.match(node.dtype)):
             continue
         if node.function == "detach" or not has_gradients:
             ends.append(node)
-        elif node.dtype is None or _FLOATING.match(node.dtype):
+        else:
             reached.add(node.name)
     return reached, ends
+
+
+def _reach(nodes: Nodes, start: str) -> set[str]:
+    """Return the nodes that depend on one of them, and this one."""
+    reached = {start}
+    for node in nodes.values():
+        if not reached.isdisjoint(node.operands):
+            reached.add(node.name)
+    return reached
+
+
+def _changes_in_place(function: str, nodes: Nodes, reached: set[str]) -> bool:
+    """Return whether a value that gradients flow to may be written into another tensor."""
+    changing = (node for node in nodes.values() if _IN_PLACE.search(node.function))
+    if any(not reached.isdisjoint(node.operands) for node in changing):
+        return True
+    written = _WRITTEN.findall(function)
+    return any(not reached.isdisjoint(_WORD.findall(value)) for value in written)
 
 
 def _with_modes(nodes: Nodes) -> Iterator[tuple[Node, bool]]:

@@ -13,7 +13,7 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 LEAST_CALLS = 6
-"""Minimum number of successive calls of a graph whose saved tensors were alive together."""
+"""Minimum number of calls of a graph whose saved tensors were alive together."""
 _MOST_STORAGES = 100_000
 _SAVED = """
     SELECT v.log, l.graph, s.name AS buffer, v.storage_bytes, m.step, c.start_ns, v.died_ns
@@ -37,7 +37,7 @@ class _Storage(NamedTuple):
 
 @dataclass(frozen=True)
 class PiledUp:
-    """What successive calls of one graph saved, at the moment at which most of it was alive."""
+    """What calls of one graph saved, at the moment at which most of it was alive."""
 
     log: int
     graph: int

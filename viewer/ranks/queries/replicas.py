@@ -68,7 +68,9 @@ _DIFFERENT = f"""{FIRST_VALUES}, compared AS (
 """
 _STEPPED = """
     SELECT s.log, s.step, s.by_what = 'optimizer' AS by_optimizer, s.optimizers FROM steps s
-    JOIN (SELECT unnest($1) AS log, unnest($2) AS step) o ON s.log = o.log AND s.step < o.step AND s.kind = 'train'
+    JOIN (SELECT unnest($1) AS log, unnest($2) AS step) o ON s.log = o.log AND s.step < o.step
+    WHERE EXISTS (FROM calls c JOIN graphs g ON g.graph = c.graph
+                  WHERE c.log = s.log AND c.step = s.step AND g.phase = 'backward')
     QUALIFY s.step = max(s.step) OVER (PARTITION BY s.log)
 """
 # Parameters that change and that all ranks hold alike in every step.
@@ -119,7 +121,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Stepped:
-    """A training step of one rank, and what ended it."""
+    """A step of one rank with a backward pass, and what ended it."""
 
     log: int
     step: int
@@ -128,7 +130,7 @@ class Stepped:
 
 
 def steps_before(trace: Trace, replicas: Sequence[Replica]) -> list[Stepped]:
-    """Return the training step before that of each replica."""
+    """Return the last step with a compiled backward pass before that of each replica."""
     return sql.records(Stepped, trace, _STEPPED, [[one.log for one in replicas], [one.step for one in replicas]])
 
 
