@@ -23,6 +23,7 @@ from tests.logs.synthetic import LogBuilder, run
 from tests.viewer.client import Client
 
 MAIN = ("/src/train.py", 40, "main", "loss = model(x)")
+LOSS = ("/src/model.py", 20, "loss", "")
 INNER = ("/env/torch/_dynamo/external_utils.py", 67, "inner", "return fn(*args)")
 
 
@@ -178,6 +179,30 @@ def test_a_compile_for_another_grad_mode_does_not_hide_the_size_that_changes(ope
     (finding,) = all_findings(opened(recompiled(LogBuilder(), *reasons)))
     assert "was recompiled 3 times: ids.size()[1] changed (4, 6, 8), and 1 other guard failed" in finding.title
     assert finding.proof[-1].startswith("torch._dynamo.mark_dynamic(ids, 1)")
+
+
+@pytest.mark.parametrize(
+    ("reason", "titles"),
+    [
+        (
+            "GLOBAL_STATE changed: grad_mode ",
+            ["forward (model.py:10) and 1 other function were recompiled: GLOBAL_STATE"],
+        ),
+        (
+            "n == 1",
+            ["forward (model.py:10) was recompiled: the guard n", "loss (model.py:20) was recompiled: the guard n"],
+        ),
+    ],
+)
+def test_functions_that_are_compiled_for_one_new_state_are_one_finding(
+    opened: Opened, reason: str, titles: list[str]
+) -> None:
+    log = recompiled(LogBuilder(), f"0/0: {reason}")
+    compile_logs.metrics(begun(log, LOSS, frame=1), 1, 0, co_name="loss", co_firstlineno=20)
+    log.artifact("recompile_reasons", orjson.dumps([f"1/0: {reason}"]), **compile_logs.ids(1, 1))
+    compile_logs.metrics(begun(log, LOSS, frame=1, number=1), 1, 1, co_name="loss", co_firstlineno=20)
+    found = all_findings(opened(log))
+    assert [one.title.startswith(title) for one, title in zip(found, titles, strict=True)] == [True] * len(titles)
 
 
 def test_missing_keys_of_a_dictionary_are_one_cause(opened: Opened) -> None:

@@ -17,7 +17,7 @@ from stepscope.viewer.text.formats import plural
 _MOST_VALUES = 5
 _REQUEST = re.compile(r"\.?\s*Please (?:open|file|report) an issue\b.*")
 """Request for reports of PyTorch's own bugs, which titles omit."""
-_STATE = "GLOBAL_STATE changed"
+STATE = "GLOBAL_STATE changed"
 _STACKED = re.compile(r"\b___stack\d+")
 """A value that Python held on its stack at a graph break, as Dynamo names it."""
 _NO_ATTRIBUTE = re.compile(r"^'([\w.]+)' object has no attribute '(\w+)'$")
@@ -119,8 +119,8 @@ def _first_guard(event: CompileEvent, reason: str) -> FailedGuard:
     """Return the guard that failed first. A compile for another state, such as that of training for a call of an
     evaluation, says nothing about a compile for the same state that failed, too."""
     guard = failed_guards(f"{event.compile_id}: {reason}")[0]
-    if guard.guard.startswith(_STATE) or _is_of_another(event, guard):
-        others = (one for one in failed_guards(event.text) if not one.guard.startswith(_STATE))
+    if guard.guard.startswith(STATE) or _is_of_another(event, guard):
+        others = (one for one in failed_guards(event.text) if not one.guard.startswith(STATE))
         guard = next((one for one in others if not _is_of_another(event, one)), guard)
     if _is_of_another(event, guard):
         return replace(guard, source=ANOTHER)

@@ -1,17 +1,21 @@
 """A frame was compiled again because a guard of its compiled code failed. There is one finding per frame, with the
 number of recompiles, the guards that failed, their values, and the time that the recompiles took of the run; logs in
-which the same frame recompiled for the same reasons share a finding. A frame that reached the recompile limit has a
-finding of the kind recompile_limit instead, and one whose recompiles took much of the run has one of the kind
-recompiles_each_step. A recompile for a module that was left in eval mode belongs to the finding left_in_eval."""
+which the same frame recompiled for the same reasons share a finding. So do frames that were recompiled in one step for
+the same new state of PyTorch alone, such as grad mode, as at the begin of an evaluation. A frame that reached the
+recompile limit has a finding of the kind recompile_limit instead, and one whose recompiles took much of the run has
+one of the kind recompiles_each_step. A recompile for a module that was left in eval mode belongs to the finding
+left_in_eval."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 
 from stepscope.viewer.compiles.queries.compile_steps import compile_time, steps_of_compiles
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.findings.compiles.called_at_breaks import called_at_breaks
 from stepscope.viewer.findings.compiles.guard_changes import (
+    STATE,
     advice_lines,
     changes_text,
     guard_changes,
@@ -28,6 +32,7 @@ from stepscope.viewer.findings.evidence import (
     grouped,
     in_logs,
     logs_of,
+    names_text,
     place_of,
     recompiles_page,
     rule_of,
@@ -52,11 +57,25 @@ def find(evidence: Evidence) -> list[Timed]:
     events = [one for one in evidence.compile_events("recompile") if (one.log, one.frame_id) not in told]
     again = [event for event in events if event not in left and not is_of_another(event)]
     frames = grouped(again, lambda event: (event.log, event.frame_id, event.frame))
-    return [_finding(evidence.trace, same[0], len(same)) for same in alike_in_logs(frames)]
+    return [_finding(evidence.trace, same[0], len(same)) for same in alike_in_logs(_joined(evidence.trace, frames))]
+
+
+def _joined(trace: Trace, frames: list[list[CompileEvent]]) -> list[list[CompileEvent]]:
+    """Join frames that were recompiled once, in one step of a log, for the same state of PyTorch."""
+    once = [(events[0].log, events[0].compile_id) for events in frames if len(events) == 1]
+    steps = steps_of_compiles(trace, once)
+
+    def key(events: list[CompileEvent]) -> Hashable:
+        first, (reason, *_) = events[0], reasons_of(events)
+        if len(events) > 1 or not reason.startswith(STATE):
+            return first.log, first.frame_id, first.frame
+        return first.log, reason, steps.get((first.log, first.compile_id))
+
+    return [[event for events in same for event in events] for same in grouped(frames, key)]
 
 
 def _finding(trace: Trace, group: list[CompileEvent], logs: int) -> Timed:
-    first, last, count = group[0], group[-1], len(group)
+    first, count = group[0], len(group)
     changes = guard_changes(group)
     compiles = [(event.log, event.compile_id) for event in group]
     steps = steps_of_compiles(trace, compiles)
@@ -65,11 +84,15 @@ def _finding(trace: Trace, group: list[CompileEvent], logs: int) -> Timed:
     is_known = 0 < took_ns <= run_ns
     in_steps = sorted(set(steps.values()))
     at = f" in {steps_text(in_steps)}" if in_steps else ""
-    often = f" {plural(count, 'time')}" if count > 1 else ""
+    names = list(dict.fromkeys(event.name for event in group))
+    others = len({(event.frame_id, event.frame) for event in group}) - 1
+    last = first if others else group[-1]
+    often = f" {plural(count, 'time')}" if count > 1 and not others else ""
+    what = f"{first.name} and {plural(others, 'other function')} were" if others else f"{as_subject(first.name)} was"
     return first.time_ns, Finding(
         kind="recompile",
         severity="info",
-        title=f"{as_subject(first.name)} was recompiled{often}{in_logs(logs)}{at}: {changes_text(changes)}",
+        title=f"{what} recompiled{often}{in_logs(logs)}{at}: {changes_text(changes)}",
         rule=rule_of(__doc__),
         evidence={
             "recompiles": count,
@@ -80,7 +103,11 @@ def _finding(trace: Trace, group: list[CompileEvent], logs: int) -> Timed:
             "in_steps": in_steps[:MOST_EXAMPLES],
             **({"share": round(took_ns / run_ns, 4), "recompile_ns": took_ns, "run_ns": run_ns} if is_known else {}),
         },
-        proof=[*(_share(count, took_ns, run_ns) if is_known else []), *advice_lines(changes)],
+        proof=[
+            *([f"The others: {names_text(names[1:])}"] if len(names) > 1 else []),
+            *(_share(count, took_ns, run_ns) if is_known else []),
+            *advice_lines(changes),
+        ],
         links=[ProofLink(f"open compile {last.compile_id}", compile_page(last.log, last.compile_id))],
         **place_of(last) | {"page": recompiles_page(last)},
     )
