@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.variables import VECTORS
 
@@ -45,8 +45,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # must precede the import of torch, as 
     os.environ.setdefault("MKL_NUM_THREADS", "1")
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
-settings.register_profile("same", derandomize=True)
-settings.register_profile("new", print_blob=True)
+SLOW_MACHINE = [HealthCheck.too_slow]
+"""The first example of a worker may wait for the import of torch while other workers take the processors."""
+settings.register_profile("same", derandomize=True, suppress_health_check=SLOW_MACHINE)
+settings.register_profile("new", print_blob=True, suppress_health_check=SLOW_MACHINE)
 settings.load_profile(os.environ.get("STEPSCOPE_EXAMPLES", "same"))
 """Hypothesis tries the same examples in each run, or new ones with ``STEPSCOPE_EXAMPLES=new``."""
 

@@ -4,9 +4,10 @@
 ``model.module`` from the third step on, so that gradients are no longer averaged, and ``sharded`` gives each rank a
 parameter of its own that DistributedDataParallel is told to ignore. ``buffers`` lets statistics of a batch norm differ,
 and ``two`` trains a second module, of the same class, with another learning rate on the last rank, whose optimizer does
-not make the third step in ``skips``. ``averaged`` averages the gradients without DistributedDataParallel, and
-``forgotten`` all but those of the last layer. Each rank has drawn its parameters from a seed of its own in
-``other_seeds``, where gradients are averaged, and in ``apart``, where they are not.
+not make the third step in ``skips``. In ``samples``, the last rank makes one more forward pass between two steps.
+``averaged`` averages the gradients without DistributedDataParallel, and ``forgotten`` all but those of the last layer.
+Each rank has drawn its parameters from a seed of its own in ``other_seeds``, where gradients are averaged, and in
+``apart``, where they are not.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ def main(what: str) -> None:
         nn.init.constant_(model.head.bias, rank)
         ignore: Any = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
         ignore(model, ["head.bias"])
+    if what == "samples":
+        model.norm = nn.BatchNorm1d(8, track_running_stats=False)  # no buffers, which a forward pass would broadcast
     replicated = DistributedDataParallel(model, broadcast_buffers=what != "buffers")
     compiled, optimizer = [torch.compile(replicated)], torch.optim.SGD(replicated.parameters(), 0.1)
     if what in ("healthy", "two"):
@@ -79,6 +82,8 @@ def main(what: str) -> None:
         torch.stack([run(x).square().mean() for run in compiled]).sum().backward()  # type: ignore[no-untyped-call]
         if not (what == "skips" and step == FIRST_WRONG and rank == last):
             optimizer.step()
+        if what == "samples" and step == FIRST_WRONG and rank == last:
+            compiled[0](x)
     dist.destroy_process_group()
 
 

@@ -79,6 +79,8 @@ def test_averaged_gradients_of_ranks_that_began_with_other_values(tmp_path: Path
     assert "the ranks began with different values" in finding["proof"][-1]
 
 
-@pytest.mark.parametrize(("what", "ranks"), [("healthy", 3), ("sharded", 2), ("averaged", 2), ("apart", 2)])
+@pytest.mark.parametrize(
+    ("what", "ranks"), [("healthy", 3), ("sharded", 2), ("averaged", 2), ("apart", 2), ("samples", 2)]
+)
 def test_ranks_that_may_differ_or_agree_have_no_finding(what: str, ranks: int, tmp_path: Path) -> None:
     assert found(what, ranks, tmp_path) == []

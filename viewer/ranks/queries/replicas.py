@@ -39,14 +39,15 @@ _ARGUMENTS = """
     SELECT DISTINCT s.graph, a.site, a.argument, a.buffer FROM sites s JOIN arguments a ON a.site = s.site
     WHERE list_contains($1, s.graph) AND a.buffer IS NOT NULL AND a.role <> 'out'
 """
-# The steps of a log in which it trains are counted, since a rank may evaluate alone between them. A parameter keeps its
-# value within such a step, so that the first value of each is compared.
+# The steps of a log in which it trains are counted: those with a backward pass, since a rank may evaluate alone between
+# them. A parameter keeps its value within such a step, so that the first value of each is compared.
 FIRST_VALUES = """
     WITH used AS (
         SELECT unnest($1) AS site, unnest($2) AS argument, unnest($3) AS parameter, unnest($4) AS team
     ), trained AS (
         SELECT log, step, row_number() OVER (PARTITION BY log ORDER BY step) AS place
-        FROM (SELECT DISTINCT log, step FROM calls WHERE list_contains($5, graph)) c
+        FROM (SELECT DISTINCT c.log, c.step FROM calls c JOIN graphs b ON b.graph = c.graph AND b.phase = 'backward'
+              JOIN graphs f ON f.log = b.log AND f.compile_id = b.compile_id AND list_contains($5, f.graph)) c
     ), first AS (
         SELECT u.team, u.parameter, t.place, v.log, v.step, v.launch, v.value, v.site, v.argument, v.dtype, v.numel,
                v.digest, v.mean
