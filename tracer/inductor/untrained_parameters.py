@@ -51,6 +51,10 @@ class _Known:
     container: str | None
     """That of the list or dictionary in which the parameter is found; None if it is registered."""
 
+    @property
+    def place(self) -> str:
+        return self.container or self.owner
+
 
 class UntrainedWatch:
     """Writes a record of each list whose parameters have gradients and no optimizer, and one of each module with
@@ -126,21 +130,16 @@ class UntrainedWatch:
         return sample is not None and bool((sample == _sample(parameter)).all())
 
     def _tell(self, optimizer: Any, trained: int, listed: list[_Known], unchanged: list[_Known]) -> None:
-        places = [(one.container or "", one.expression) for one in listed]
-        for container in dict.fromkeys(container for container, _ in places):
-            self._record(optimizer, trained, container, [name for place, name in places if place == container])
-        names = [one.expression for one in unchanged]
-        for root in dict.fromkeys(map(_root, names)):
-            of_root = [name for name in names if _root(name) == root]
-            self._record(optimizer, trained, _common_owner(of_root), of_root, is_registered=True)
-
-    def _record(
-        self, optimizer: Any, trained: int, container: str, names: list[str], *, is_registered: bool = False
-    ) -> None:
         name, (file, line) = type(optimizer).__name__, calling_place()
-        self._write(
-            UntrainedParameters(name, trained, container, len(names), names[:MOST_NAMES], file, line, is_registered)
-        )
+        for is_registered, found in ((False, listed), (True, unchanged)):
+            for place in dict.fromkeys(one.place for one in found):
+                names = [one.expression for one in found if one.place == place]
+                container = _common_owner(names) if is_registered else place
+                self._write(
+                    UntrainedParameters(
+                        name, trained, container, len(names), names[:MOST_NAMES], file, line, is_registered
+                    )
+                )
 
     def _end(self) -> None:
         self._is_done = True
@@ -177,10 +176,6 @@ def _without_optimizer(everything: Iterable[Any], wanted: Mapping[int, _Known]) 
 def _sample(parameter: Any) -> Any:
     """Return the first elements in the memory of a parameter."""
     return parameter.detach().as_strided((min(parameter.numel(), _SAMPLE),), (1,))
-
-
-def _root(expression: str) -> str:
-    return expression.split("._")[0]
 
 
 def _common_owner(expressions: list[str]) -> str:

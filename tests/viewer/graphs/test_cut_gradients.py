@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stepscope.viewer.graphs.queries.cut_gradients import ends_of, inputs_of
-from stepscope.viewer.graphs.queries.dynamo_nodes import functions
+from stepscope.viewer.graphs.queries.dynamo_nodes import functions, nodes_of
 from tests.viewer.graphs.test_loss_inputs import Loss, logged
 
 NAMES = ["0.weight", "0.bias"]
@@ -70,7 +70,8 @@ def copied(model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 )
 def test_where_gradients_end(function: Loss, ends: set[str] | None) -> None:
     text = next(functions(logged(function, 1, torch.randn(12))))
-    found = ends_of(text, inputs_of(text, NAMES).values())
+    nodes = nodes_of(text)
+    found = ends_of(text, nodes, inputs_of(nodes, NAMES).values())
     lines = {one.source for one in found or () if one.source is not None}
     assert (None if found is None else {one.code for one in lines}) == ends
     code, first = inspect.getsourcelines(function)
@@ -83,9 +84,10 @@ def test_inputs_of_the_outermost_module_alone_are_meant() -> None:
     names = ("L_self_modules_encoder_parameters_weight_", "L_self_modules_teacher_modules_encoder_parameters_weight_")
     inputs = ", ".join(name + ': "f32[4][1]cpu"' for name in names)
     text = f"    def forward(self, {inputs}):\n        return ()\n"
-    assert inputs_of(text, ["encoder.weight", "decoder.weight"]) == {"encoder.weight": names[0]}
+    assert inputs_of(nodes_of(text), ["encoder.weight", "decoder.weight"]) == {"encoder.weight": names[0]}
 
 
 def test_a_text_that_is_no_graph_has_no_ends() -> None:
-    assert ends_of("def forward(:", NAMES) == []
+    text = "def forward(:"
+    assert ends_of(text, nodes_of(text), NAMES) == []
     assert [*functions("")] == []

@@ -1,12 +1,12 @@
 """Parameters of a module have gradients, but belong to no optimizer when an optimizer of `torch.optim` that trains
 other parameters of the module begins its fifth step, so that they keep their first values; no `zero_grad` of an
-optimizer sets their gradients to zero. The finding is a warning, one per list, if a plain list or dictionary keeps them
-or their layers, of which `Module.parameters` knows nothing: layers belong in a `ModuleList` or `ModuleDict`, parameters
-in a `ParameterList` or `ParameterDict`, so that they are also moved, saved and loaded with the module. Parameters that
-the module registers, and whose first elements did not change from the third step to the fifth, are told for
-information: their layer may have been created after the optimizer, or they are left out on purpose and their gradients
-are computed in vain. Programs with more than 16 optimizers are not looked at. Parameters that
-require no gradient do not count."""
+optimizer sets their gradients to zero. The finding is a warning, one per list, if a plain list or dictionary keeps
+them or their layers, of which `Module.parameters` knows nothing: layers belong in a `ModuleList` or `ModuleDict`,
+parameters in a `ParameterList` or `ParameterDict`, so that they are also moved, saved and loaded with the module.
+Parameters that the module registers, and whose first elements did not change from the third step to the fifth, are
+told for information: their layer may have been created after the optimizer, or they are left out on purpose and their
+gradients are computed in vain. Programs with more than 16 optimizers are not looked at. Parameters that require no
+gradient do not count."""
 
 from __future__ import annotations
 

@@ -35,8 +35,9 @@ def cut_gradients(trace: Trace, log: int, parameters: Sequence[str]) -> list[Nod
     found, seen = list[Node](), set[str]()
     for (record,) in records[:_MOST_GRAPHS]:
         function = next(functions(trace.payload(record).decode("utf-8", "replace")), "")
-        inputs = inputs_of(function, parameters)
-        ends = ends_of(function, inputs.values())
+        nodes = nodes_of(function)
+        inputs = inputs_of(nodes, parameters)
+        ends = ends_of(function, nodes, inputs.values()) if inputs else []
         if ends is None:
             return []
         seen |= inputs.keys()
@@ -44,17 +45,17 @@ def cut_gradients(trace: Trace, log: int, parameters: Sequence[str]) -> list[Nod
     return found if len(seen) == len(parameters) and len(records) <= _MOST_GRAPHS else []
 
 
-def inputs_of(function: str, parameters: Sequence[str]) -> dict[str, str]:
-    """Return the inputs of the function of a graph that are parameters, by the name of the parameter."""
+def inputs_of(nodes: Nodes, parameters: Sequence[str]) -> dict[str, str]:
+    """Return the inputs of a graph with these nodes that are parameters, by the name of the parameter."""
     wanted = {re.compile(rf"L_(?:(?!modules_)\w)*?_?{_ending(one)}", re.IGNORECASE): one for one in parameters}
-    inputs = [one.name for one in nodes_of(function).values() if one.function == "placeholder"]
-    return {wanted[form]: name for name in inputs for form in wanted if form.fullmatch(name)}
+    names = [one.name for one in nodes.values() if one.function == "placeholder"]
+    return {wanted[form]: name for name in names for form in wanted if form.fullmatch(name)}
 
 
-def ends_of(function: str, inputs: Iterable[str]) -> list[Node] | None:
-    """Return the nodes behind which the function of a graph passes no gradient to its inputs, and on which its results
-    depend; None if gradients of a result flow to one of the inputs, or if that is not known."""
-    nodes, results = nodes_of(function), returned(function)
+def ends_of(function: str, nodes: Nodes, inputs: Iterable[str]) -> list[Node] | None:
+    """Return the nodes behind which the function of a graph, with these nodes, passes no gradient to its inputs, and on
+    which its results depend; None if gradients of a result flow to one of the inputs, or if that is not known."""
+    results = returned(function)
     reached, ends = _followed(nodes, set(inputs))
     if reached & results or _changes_in_place(function, nodes, reached):
         return None
