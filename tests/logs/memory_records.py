@@ -42,10 +42,16 @@ def step_mismatch(kind: MismatchKind = "missing_death", buffer: str = "buf0", **
     return replace(record, **changes)
 
 
-def growth(left: Sequence[tuple[int, int]], holders: Sequence[str] = (), freed: bool | None = False) -> Growth:
+def growth(
+    left: Sequence[tuple[int, int]],
+    holders: Sequence[str] = (),
+    freed: bool | None = False,
+    tensor_bytes: int | None = None,
+) -> Growth:
     """Return the record of storages left behind, given as (call, index)."""
     count = len(left)
-    return Growth([c for c, _ in left], [i for _, i in left], [list(holders)] * count, [freed] * count)
+    calls, indices = [c for c, _ in left], [i for _, i in left]
+    return Growth(calls, indices, [list(holders)] * count, [freed] * count, [tensor_bytes] * count)
 
 
 def recompute(**changes: Any) -> RecomputeMismatch:

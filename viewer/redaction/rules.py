@@ -142,8 +142,8 @@ EVIDENCE_NUMBERS = words(
     "held_bytes perhaps_held_bytes made_by_graph held_in_graph launches_after refused_compiles "
     "failures left_rank right_rank left_place right_place graphs freed_by_collection calls expected "
     "actual bytes argument in_flight line graph growth_bytes item numel iterations bytes_of_peak "
-    "share peak_bytes written_by_launch_in_step position format_version values_step values_in_call address_step "
-    "address_in_call"
+    "share peak_bytes tensor_bytes written_by_launch_in_step position format_version values_step values_in_call "
+    "address_step address_in_call"
 )
 EVIDENCE_TEXTS: Mapping[str, Callable[[str], bool]] = {
     **dict.fromkeys(["compile_id", "compile_ids"], proofs.compile_id),

@@ -469,7 +469,8 @@ CREATE TABLE memory_step_mismatches ( -- mismatches that checks in generated cod
     times BIGINT                     -- a mismatch that was found again has further rows; add their times
 );
 CREATE TABLE left_behind (
-    log BIGINT, call BIGINT, storage BIGINT, layout BIGINT, holders VARCHAR, freed_by_collection BOOLEAN
+    log BIGINT, call BIGINT, storage BIGINT, layout BIGINT, holders VARCHAR, freed_by_collection BOOLEAN,
+    tensor_bytes BIGINT              -- of the largest tensor that was left in it; NULL if unknown
 );
 CREATE TABLE recompute_mismatches (  -- the record has the figures
     recompute BIGINT, log BIGINT, record BIGINT, time_unix_ns BIGINT, compile_id VARCHAR,

@@ -229,6 +229,17 @@ def test_growth(opened: Open) -> None:
     assert summary(trace)["memory"]["growth_bytes_per_step"] == 64
 
 
+@pytest.mark.parametrize(("tensor_bytes", "is_told"), [(None, False), (64, False), (33, False), (32, True), (4, True)])
+def test_a_view_that_keeps_a_storage(opened: Open, tensor_bytes: int | None, is_told: bool) -> None:
+    left = growth(losses(range(4)), ["list of 4 in keep of __main__"], tensor_bytes=tensor_bytes)
+    (finding,) = all_findings(opened(training(5, keep=99).record(left)))
+    told = (
+        f"The largest tensor that is left of buf2 is a view of {tensor_bytes} B, which keeps the whole storage of 64 B;"
+        " a clone() of it would let the storage be freed"
+    )
+    assert finding.proof[1:] == ([told] if is_told else [])
+
+
 def test_growth_that_a_collection_frees(opened: Open) -> None:
     (finding,) = all_findings(opened(training(5, keep=99).record(growth(losses(range(4)), freed=True))))
     assert finding.evidence["freed_by_collection"] is True

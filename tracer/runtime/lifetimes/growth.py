@@ -6,7 +6,7 @@ import gc
 from collections import defaultdict
 from collections.abc import Iterable
 
-from stepscope.tracer.runtime.lifetimes.holders import MOST_STORAGES, find_holders
+from stepscope.tracer.runtime.lifetimes.holders import MOST_STORAGES, Held, find_held
 from stepscope.tracer.runtime.lifetimes.tracker import LiveStorage, Tracker
 from stepscope.tracer.schema.memory import Growth
 
@@ -38,7 +38,7 @@ def find_growth(live: Iterable[LiveStorage], last_step: int) -> Growth:
     found = sorted((one for group in groups for one in group), key=lambda one: -one.owner.step)[:MOST_ROWS]
     found.reverse()
     if not found:
-        return Growth([], [], [], [])
+        return Growth([], [], [], [], [])
     looked_at = [one for group in groups for one in group[-LAST_FEW:]][:MOST_STORAGES]
     held = _holders(looked_at)
     is_collected = not gc.get_freeze_count()
@@ -47,8 +47,9 @@ def find_growth(live: Iterable[LiveStorage], last_step: int) -> Growth:
     return Growth(
         call=[one.owner.call for one in found],
         index=[one.index for one in found],
-        holders=[held.get(id(one), []) for one in found],
+        holders=[held[id(one)].words if id(one) in held else [] for one in found],
         freed_by_collection=[one.reference() is None if is_collected else None for one in found],
+        tensor_bytes=[held[id(one)].tensor_bytes or None if id(one) in held else None for one in found],
     )
 
 
@@ -69,8 +70,8 @@ def _bytes(one: LiveStorage) -> int:
     return storage.nbytes() if storage is not None else 0
 
 
-def _holders(looked_at: list[LiveStorage]) -> dict[int, list[str]]:
+def _holders(looked_at: list[LiveStorage]) -> dict[int, Held]:
     storages = [storage for one in looked_at if (storage := one.reference()) is not None]
     if len(storages) != len(looked_at):  # some died just now, in another thread
         return {}
-    return {id(one): words for one, words in zip(looked_at, find_holders(storages, SECONDS), strict=True)}
+    return {id(one): held for one, held in zip(looked_at, find_held(storages, SECONDS), strict=True)}

@@ -42,17 +42,31 @@ GRAPH_OF = "the autograd graph of a tensor"
 UNKNOWN = "not found: autograd, C++ or a running function holds it"
 
 
-def find_holders(storages: Sequence[torch.UntypedStorage], seconds: float = SECONDS) -> list[list[str]]:
-    """Return descriptions of the holders of each storage, such as ``list of 3 in keep of __main__``.
+@dataclass(slots=True)
+class Held:
+    """What keeps a storage alive."""
 
-    There is one list for each of `storages`, which is empty for storages after the first 64, if the time (`seconds`)
-    is over, or if the search failed. A view's holders count too. The search looks through the whole heap, which takes
-    some tenths of a second. Raises nothing.
+    words: list[str]
+    """Descriptions of the holders, such as ``list of 3 in keep of __main__``; empty if they were not found."""
+    tensor_bytes: int = 0
+    """Bytes of the elements of the largest tensor that was found in the storage; 0 if none was."""
+
+
+def find_holders(storages: Sequence[torch.UntypedStorage], seconds: float = SECONDS) -> list[list[str]]:
+    """Return the words of `find_held`."""
+    return [one.words for one in find_held(storages, seconds)]
+
+
+def find_held(storages: Sequence[torch.UntypedStorage], seconds: float = SECONDS) -> list[Held]:
+    """Return what keeps each storage alive.
+
+    Nothing is known of storages after the first 64, if the time (`seconds`) is over, or if the search failed. A view's
+    holders count too. The search looks through the whole heap, which takes some tenths of a second. Raises nothing.
     """
-    words: list[list[str]] = [[] for _ in storages]
+    held = [Held([]) for _ in storages]
     with _searches.one(), suppress(Exception), without_modes():
-        _Search(storages, monotonic() + seconds).run(words)
-    return words
+        _Search(storages, monotonic() + seconds).run(held)
+    return held
 
 
 def overlapped(start_ns: int) -> bool:
@@ -136,8 +150,9 @@ class _Search:
         self._ours: set[int] = {id(storages)}
         self._found: list[set[str]] = [set() for _ in storages]
         self._saved: list[set[str]] = [set() for _ in storages]
+        self._tensor_bytes = [0] * len(storages)
 
-    def run(self, words: list[list[str]]) -> None:
+    def run(self, held: list[Held]) -> None:
         if not self._wanted:
             return
         everything = gc.get_objects()  # keeps reference cycles alive, which a collection during the search would free
@@ -158,19 +173,18 @@ class _Search:
             nodes = self._level(nodes)
         is_in_time = monotonic() < self._deadline
         for position in self._wanted.values():
+            held[position].tensor_bytes = self._tensor_bytes[position]
             found = sorted(self._words(position), key=len)[:MOST_WORDS]
-            words[position][:] = found or ([UNKNOWN + _frozen()] if is_in_time else [])
+            held[position].words = found or ([UNKNOWN + _frozen()] if is_in_time else [])
 
     def _tensors(self, everything: list[Any]) -> tuple[list[tuple[Any, int]], list[Any]]:
         """Return the tensors of the storages with the storages' positions, and all tensors that have a `grad_fn`."""
-        import torch
-
         tensors, roots = [], []
         is_tensor: dict[type, bool] = {}
         for value in everything:
             kind = type(value)
             if kind not in is_tensor:
-                is_tensor[kind] = issubclass(kind, torch.Tensor)
+                is_tensor[kind] = self._is_tensor(value)
             if not is_tensor[kind]:
                 continue
             position = self._position(value)
@@ -180,6 +194,7 @@ class _Search:
                 if value.grad_fn is not None:
                     roots.append(value)
                 elif value.grad is not None and (position := self._position(value.grad)) is not None:
+                    self._note_size(position, value.grad)
                     self._found[position].add(f"gradient of a {type(value).__name__} of shape {list(value.shape)}")
             except (RuntimeError, NotImplementedError, AttributeError):
                 continue
@@ -191,12 +206,22 @@ class _Search:
         except (RuntimeError, NotImplementedError, AttributeError):  # sparse, functional: no storage of its own
             return None
 
+    @staticmethod
+    def _is_tensor(value: Any) -> bool:
+        import torch
+
+        return issubclass(type(value), torch.Tensor)
+
+    def _note_size(self, position: int, tensor: Any) -> None:
+        self._tensor_bytes[position] = max(self._tensor_bytes[position], tensor.nbytes)
+
     def _graphs(self, roots: Iterable[Any]) -> list[_Node]:
         """Note what autograd has saved, and return the tensors whose graphs hold it."""
         owners: dict[tuple[int, int], _Node] = {}
         for root, name, tensor in saved_tensors(roots, self._deadline):
             position = self._position(tensor)
             if position is not None:
+                self._note_size(position, tensor)
                 self._saved[position].add(f"autograd: saved for the backward of {name}")
                 owners.setdefault((id(root), position), _Node(root, position, GRAPH_OF))
         return list(owners.values())
@@ -240,7 +265,10 @@ class _Search:
         if monotonic() > self._deadline:  # some referrers were not looked at, so other holders may exist
             return []
         for node in nodes:
-            if id(node) not in named and node.depth and node.whole and not self._locals.get(id(node.value)):
+            is_held = id(node) in named or bool(self._locals.get(id(node.value)))
+            if is_held and not node.words and self._is_tensor(node.value):  # not the base that only a view holds
+                self._note_size(node.position, node.value)
+            if not is_held and node.depth and node.whole:
                 self._found[node.position].add(f"{node.whole}, which a running function or C++ holds{_frozen()}")
         return following[:MOST_NODES]
 

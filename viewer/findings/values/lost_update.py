@@ -5,7 +5,10 @@ tensor's dtype, because the distance to the next number of that dtype is at leas
 or more steps, and the input had the same bits every time, although it is not zero and another floating-point input of
 the launch changed each time, or its elements are all equal. Or at least 90 % of the elements of parameters in bfloat16
 or float16 that were compared had a gradient in each of five steps of an optimizer of torch.optim, whose learning rate
-did not rise, and never changed. Such updates are lost. The tensor needs a dtype with more digits. If the launch moves
+did not rise, and never changed. Or a graph that ran three times or more replaces an input in bfloat16 or float16 by a
+weighted mean of itself and of new values, and the weight of these is so small that an element stays as it is unless the
+new value differs from it by half of its magnitude or more; the graph of Dynamo shows it, without values. Such updates
+are lost. The tensor needs a dtype with more digits. If the launch moves
 other tensors of such a dtype, the finding is for information."""
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import NamedTuple
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, rule_of
 from stepscope.viewer.findings.values.courses import Subject, numbers_text, others_text
 from stepscope.viewer.findings.values.describe import number
+from stepscope.viewer.findings.values.lost_averages import of_lost_averages
 from stepscope.viewer.findings.values.operations import operators, place, source_line
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine, line_at
 from stepscope.viewer.overview.rows import Finding
@@ -48,14 +52,17 @@ class Stop(NamedTuple):
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per tensor, and one per optimizer."""
+    """Return one finding per tensor, one per optimizer, and one per line that updates moving averages."""
     trace = evidence.trace
-    of_optimizers = [_of_optimizer(evidence, one) for one in lost_updates(trace)]
+    averages = [*of_lost_averages(evidence, rule_of(__doc__))]
+    known = [*averages, *(_of_optimizer(evidence, one) for one in lost_updates(trace))]
     if not has_values(trace):
-        return of_optimizers
-    found = [_unmoved(trace, group) for group in grouped(_still(trace), lambda one: one.course.site)]
+        return known
+    lines = {finding.source for _, finding in averages}
+    still = [one for one in _still(trace) if _update(one.site) not in lines]
+    found = [_unmoved(trace, group) for group in grouped(still, lambda one: one.course.site)]
     stops = [stop for course in constants(trace, LEAST_MOVES + LEAST_STOPS) if (stop := stop_of(course)) is not None]
-    return [*of_optimizers, *found, *(_finding(trace, stop) for stop in stops)]
+    return [*known, *found, *(_finding(trace, stop) for stop in stops)]
 
 
 def stop_of(course: Course) -> Stop | None:

@@ -72,6 +72,11 @@ def name_in_program(trace: Trace, graph: int | None, name: str) -> str | None:
     return known.name if known else None
 
 
+def names_of_dynamo(trace: Trace, log: int, compile_id: str, record: int) -> Mapping[str, ProgramName]:
+    """Return the program's names of the inputs of a graph of Dynamo, keyed by their names in the graph."""
+    return {one.placeholder.name: one.name for one in _program(trace, _Compile(log, compile_id, ()), record)}
+
+
 def with_program_names(trace: Trace, sites: Sequence[SiteRow]) -> list[SiteRow]:
     """Return launch sites of a graph whose arguments have the program's names, as far as these are known."""
     return [replace(site, arguments=[_named(trace, site.graph, one) for one in site.arguments]) for site in sites]

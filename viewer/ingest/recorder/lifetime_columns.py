@@ -331,5 +331,6 @@ def _add_left_behind(batches: MemoryBatches, rows: IndexRows, log: int, found: _
             "layout": layout_ids[found.calls.layout[found.call[root]]].tolist(),
             "holders": [dumps(batch.holders[i]) for i in kept],
             "freed_by_collection": [batch.freed_by_collection[i] for i in kept],
+            "tensor_bytes": [batch.tensor_bytes[i] if i < len(batch.tensor_bytes) else None for i in kept],
         }
         rows.extend("left_behind", columns)

@@ -26,7 +26,7 @@ _MOST_ALIVE = 10_000
 """Maximum number of storages that are read from an incomplete log, latest steps first."""
 _LEFT = """
     SELECT b.log, b.call, b.storage, c.step, l.graph, l.function, s.name AS buffer, s.kind, s.storage_bytes, s.device,
-           s.site, b.holders, b.freed_by_collection
+           s.site, b.holders, b.freed_by_collection, b.tensor_bytes
     FROM left_behind b JOIN layouts l ON l.layout = b.layout JOIN measured_calls c ON c.call = b.call
     JOIN layout_storages s ON s.layout = b.layout AND s.storage = b.storage
     ORDER BY s.storage_bytes DESC, b.call, b.storage
@@ -46,14 +46,14 @@ _ALIVE = """
           AND m.step < (SELECT max(step) FROM measured_calls WHERE log = v.log)
         QUALIFY count(DISTINCT m.step) OVER (PARTITION BY v.log, l.function, s.name, s.kind) >= $2
     )
-    SELECT *, '[]' AS holders, NULL AS freed_by_collection FROM alive
+    SELECT *, '[]' AS holders, NULL AS freed_by_collection, NULL AS tensor_bytes FROM alive
     QUALIFY row_number() OVER (PARTITION BY log ORDER BY step DESC) <= $3
     ORDER BY storage_bytes DESC, call, storage
 """
 _FREED_LATE = """
     WITH ended AS (SELECT log, max(start_ns + duration_ns) AS end_ns FROM calls GROUP BY log)
     SELECT v.log, v.call, v.storage, m.step, l.graph, l.function, s.name AS buffer, s.kind, s.storage_bytes, s.device,
-           s.site, '[]' AS holders, NULL AS freed_by_collection
+           s.site, '[]' AS holders, NULL AS freed_by_collection, NULL AS tensor_bytes
     FROM survivors v JOIN ended e ON e.log = v.log AND v.died_ns > e.end_ns JOIN layouts l ON l.layout = v.layout
     JOIN graphs g ON g.graph = l.graph AND g.phase = 'forward' JOIN measured_calls m ON m.call = v.call
     JOIN calls c ON c.call = v.call AND c.state <> 'captured'
@@ -228,6 +228,7 @@ def _growth(trace: Trace, rows: Sequence[LeftBehindRow], steps: list[int]) -> Gr
         bytes_per_step=size // len(steps),
         holders=list(dict.fromkeys(holder for row in rows for holder in row.holders))[:_MOST_HOLDERS],
         freed_by_collection=None if None in freed else all(freed),
+        tensor_bytes=last.tensor_bytes,
         kernel=places.kernel(last.site),
         launch=next((launch for launch, site, _ in launches if site == last.site), None),
     )

@@ -24,6 +24,8 @@ class LeftBehindRow:
     site: int | None
     holders: list[str]
     freed_by_collection: bool | None
+    tensor_bytes: int | None
+    """Bytes of the largest tensor that was left in the storage."""
     source: SourceLine | None
 
 
@@ -43,6 +45,8 @@ class GrowthRow:
     bytes_per_step: int
     holders: list[str]
     freed_by_collection: bool | None
+    tensor_bytes: int | None
+    """Bytes of the largest tensor that was left in the last of the storages."""
     source: SourceLine | None
     kernel: str | None
     site: int | None

@@ -57,6 +57,14 @@ def test_a_list_that_keeps_every_result(tmp_path: Path) -> None:
         assert f"list of 6 in kept of {__name__}" in words
 
 
+@pytest.mark.parametrize(("rows", "tensor_bytes"), [(1, 64), (16, 1024)])
+def test_a_list_that_keeps_views(tmp_path: Path, rows: int, tensor_bytes: int) -> None:
+    compiled, x = torch.compile(wave), torch.ones(16, 16)
+    growth = record(tmp_path, lambda n: kept.append(compiled(x)[:rows]))
+    assert growth.tensor_bytes[-2:] == [tensor_bytes] * 2
+    assert set(growth.tensor_bytes[:-2]) == {None}
+
+
 def test_sizes_that_change_from_step_to_step(tmp_path: Path) -> None:
     compiled = torch.compile(lambda x: x.sin() + 1, dynamic=True)
     growth = record(tmp_path, lambda n: kept.append(compiled(torch.ones(16 + n))))
