@@ -120,3 +120,23 @@ class TestWhatIsNotKnown:
         log.call(program, buf1=NAN)
         findings = all_findings(opened(log.end()))
         assert [finding.kind for finding in findings] == ["uninitialised_read"]
+
+    @pytest.mark.parametrize(("part", "origin"), [(32, "made"), (16, "not known")])
+    def test_memory_that_the_launch_writes_itself_is_no_uninitialised_memory(
+        self, opened: Open, part: int, origin: str
+    ) -> None:
+        """A kernel that concatenates writes the parts of a buffer as views, and may read the buffer as a whole."""
+        program = Program().allocate("buf0").launch(
+            "cpp_fused_exp_cat_layer_norm_0", ["primals_1", "buf0"], ["buf0@1", "buf0@2", "buf1"], "cpp",
+            ["aten.exp", "aten.cat", "aten.native_layer_norm"],
+        )  # fmt: skip
+        log = ValueLog(program)
+        stats: Any = {"buf0@2": NAN, "buf1": NAN}
+        log.call(program, **stats)
+        views = [(1, 64, 0), (2, part, 0), (3, 32, 32)]
+        log.log.record(
+            Tensors(0, 0, 0, [TensorMeta(at, "float32", [size], [1], "cpu", offset, 256) for at, size, offset in views])
+        )
+        finding = only(opened, log)
+        assert (finding.severity, finding.evidence["origin"]) == ("critical", origin)
+        assert finding.evidence["in"] == ["primals_1 finite, largest magnitude 1 (float32)"]

@@ -111,7 +111,7 @@ def read(arguments: Sequence[FlowArgument], named: Callable[[str], str] = str) -
         if argument.before:
             lines += [describe(named(label(argument)), row) for row in argument.before]
         elif argument.held == "uninitialised":
-            if argument.role == "in":
+            if argument.role == "in" and not argument.is_own:
                 lines.append(f"{named(label(argument))} uninitialised: never written")
         else:
             lines.append(f"{named(label(argument))} not read")

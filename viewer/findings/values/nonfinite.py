@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
-from itertools import filterfalse
 from typing import Any
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
@@ -36,6 +35,7 @@ from stepscope.viewer.findings.values.climbs import is_end_of_climb
 from stepscope.viewer.findings.values.nonfinite_chain import chain
 from stepscope.viewer.findings.values.operations import Bad, operation, operators, place, source_line
 from stepscope.viewer.findings.values.origins import Case, Hop, How, Origin, Tracer
+from stepscope.viewer.graphs.queries.argument_facts import uninitialised_reads
 from stepscope.viewer.graphs.queries.misread_dtypes import misreading_sites
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
@@ -82,8 +82,10 @@ def _found(trace: Trace) -> tuple[list[Timed], dict[int, list[Finding]]]:
     cases.follow(nan_made(trace, _MOST_EVENTS), nan_came_in(trace, _MOST_EVENTS))
     cases.infinities(infinity_made(trace, _MOST_EVENTS, positive=True))
     cases.infinities(infinity_made(trace, _MOST_EVENTS))
+    unwritten = {read.site for read in uninitialised_reads(trace) if not read.is_empty}
     for log, of_log in cases.by_log().items():
-        joined = _joined(tracer, [*filterfalse(_reads_unwritten, of_log)])
+        own_cause = [case for case in of_log if case.how != "not known" or case.hop.flow.site not in unwritten]
+        joined = _joined(tracer, own_cause)
         joined = [case for case in joined if not _sites(case) & misreading]
         own = [case for case in joined if log in caused or not is_end_of_climb(tracer, case)]
         found += [_finding(trace, tracer, case, len(own) - MOST_FINDINGS) for case in own[:MOST_FINDINGS]]
@@ -91,12 +93,6 @@ def _found(trace: Trace) -> tuple[list[Timed], dict[int, list[Finding]]]:
         last.sort(key=lambda case: case.hop.flow.launch)
         ends[log] = [_finding(trace, tracer, case, 0)[1] for case in last[:MOST_FINDINGS]]
     return found, ends
-
-
-def _reads_unwritten(case: Case) -> bool:
-    """Return whether the launch reads memory that nothing wrote, which has a finding of its own."""
-    read = (one for one in case.hop.flow.arguments if one.role == "in")
-    return case.how == "not known" and any(one.held == "uninitialised" for one in read)
 
 
 def _sites(case: Case) -> set[int]:

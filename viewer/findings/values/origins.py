@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Literal
 
 from stepscope.viewer.findings.values.describe import is_bad, is_certain, is_infinite, is_nan, label
@@ -147,7 +148,8 @@ class Tracer:
         """Return the tensors through which a launch may have read a NaN or an infinity and that were not fully read."""
         site = self.site(flow.site)
         exact = {one.argument for one in site.arguments if one.tensors and not any(map(_may_be_bad, one.tensors))}
-        names = [label(one) for one in flow.inputs if one.argument not in exact and not is_certain([one])]
+        inputs = [one for one in flow.inputs if one.argument not in exact and not _is_filled(site, flow, one)]
+        names = [label(one) for one in inputs if not is_certain([one])]
         if operands_left_out(self.trace, site.graph) is not None:  # there, roles of arguments are only inferred
             names += [label(one) for one in flow.arguments if one.role == "out" and one.held != "uninitialised"]
         names += [label(one) for one in kept_by_unwritten(flow) if one.argument not in exact]
@@ -273,6 +275,20 @@ def bad_inputs(flow: Flow, is_one: Is) -> list[ValueRow]:
     """Return the rows of inputs that fulfil `is_one`, the earliest version first."""
     found = [row for argument in flow.inputs for row in argument.before if is_one(row)]
     return sorted(found, key=lambda row: row.value)
+
+
+def _is_filled(site: SiteRow, flow: Flow, argument: FlowArgument) -> bool:
+    """Return whether a launch reads only what it writes itself, as parts that have all elements of `argument`."""
+    if not argument.is_own:
+        return False
+    seen = {one.argument: one.tensors[0] for one in site.arguments if one.tensors}
+    parts = {
+        view["offset"]: prod(view["size"])
+        for one in flow.outputs
+        if one.storage == argument.storage and (view := seen.get(one.argument)) is not None
+    }
+    whole = seen.get(argument.argument)
+    return whole is not None and sum(parts.values()) >= prod(whole["size"])
 
 
 def kept_by_unwritten(flow: Flow) -> list[FlowArgument]:

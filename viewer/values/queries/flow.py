@@ -42,6 +42,9 @@ class FlowArgument:
     source: list[ValueRow]
     """Rows of the version that the launch read, without those that were read at this launch."""
     after: list[ValueRow]
+    is_own: bool = False
+    """Whether the launch writes the memory itself that it reads and that nothing wrote before: parts of it, as views
+    that it concatenates."""
 
 
 @dataclass(frozen=True)
@@ -160,12 +163,15 @@ def _call_flow(trace: Trace, call: int) -> CallFlow:
     flows = {}
     for launch, site, step, _ in launches:
         found = []
+        own_memory = {storage for _, _, role, _, storage, *_ in arguments[site] if role != "in"}
         for argument, name, role, buffer, storage, held, *version in arguments[site]:
             before, after = own[launch, argument, "before"], own[launch, argument, "after"]
             *written_at, item = version
             source = last_before(by_place.get(tuple(written_at), []), launch, item) if role != "out" else []
             source = [row for row in source if row not in before]
-            found.append(FlowArgument(argument, name, role, buffer, storage, held, before or source, source, after))
+            is_own = role == "in" and held == "uninitialised" and storage in own_memory
+            before = before or source
+            found.append(FlowArgument(argument, name, role, buffer, storage, held, before, source, after, is_own))
         flows[launch] = Flow(launch, site, step, log, call, found)
     return CallFlow(call, graph, function, parent, flows, _inputs(trace, call))
 
