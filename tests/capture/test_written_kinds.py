@@ -140,6 +140,34 @@ def straying(folder: Path) -> None:
     assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
 
 
+def keeping(folder: Path) -> None:
+    """A program keeps what a compiled function writes again in each call."""
+    code = (
+        "import torch\n"
+        "out, kept = torch.zeros(4), []\n"
+        "@torch.compile\n"
+        "def write(x): out.copy_(x * 2); return out\n"
+        "for _ in range(9): kept.append(write(torch.rand(4)))"
+    )
+    assert (
+        run(
+            folder,
+            sys.executable,
+            "-m",
+            "stepscope",
+            "run",
+            "-o",
+            str(folder / "trace"),
+            "--",
+            sys.executable,
+            "-c",
+            code,
+            autoload=True,
+        )
+        == 0
+    )
+
+
 def profiled(folder: Path) -> None:
     """A program with PyTorch's profiler in its second step."""
     code = "import torch; f = torch.compile(lambda x: (x @ x - 99).sqrt()); [f(torch.ones(8, 8)) for _ in range(3)]"
@@ -189,6 +217,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "listing": (listing, "run graph launches untrained_parameters end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
+    "keeping": (keeping, "run graph launches kept_results end"),
     "straying": (straying, "run graph launches red_zone_write end"),
     "profiled": (profiled, "run graph launches profiled_operator end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),

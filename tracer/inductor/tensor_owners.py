@@ -67,6 +67,19 @@ def held_by_call(inputs: Sequence[Any]) -> list[bool]:
     return [one is not None and one == least and _is_one(value) for value, one in zip(inputs, references, strict=True)]
 
 
+def references(value: Any) -> tuple[int, int] | None:
+    """Return how many references Python has to a tensor, and how many tensors and others share its storage; None for
+    what is not a plain tensor."""
+    import torch
+
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    try:
+        return sys.getrefcount(value), _counts(value)[1]
+    except (RuntimeError, NotImplementedError, AttributeError):
+        return None
+
+
 def _is_one(value: Any) -> bool:
     try:
         return _counts(value) == _of_one()

@@ -23,6 +23,7 @@ from stepscope.tracer.runtime.calls import GraphCall, this_thread
 from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls, ReplaySink
 from stepscope.tracer.runtime.device.times import EventTimer
 from stepscope.tracer.runtime.lifetimes.call_layouts import AssertSink, CallLayouts
+from stepscope.tracer.runtime.lifetimes.kept_results import KeptResultsWatch
 from stepscope.tracer.runtime.lifetimes.tracker import SPARSE, Tracker, close
 from stepscope.tracer.runtime.profiling import StepProfiler
 from stepscope.tracer.runtime.red_zones import RedZones
@@ -32,6 +33,7 @@ from stepscope.tracer.schema.gaps import Skipped
 from stepscope.tracer.schema.graphs import Graph
 from stepscope.tracer.schema.launches import SameTensors, Tensors
 from stepscope.tracer.schema.memory import LifetimeLayout, LifetimeMismatch
+from stepscope.tracer.schema.record import Record
 from stepscope.tracer.wrapper.expectations import Expectations
 from stepscope.tracer.wrapper.parsed import PointStorages
 
@@ -61,6 +63,7 @@ class CallSink(ReplaySink, AssertSink, Protocol):
     def tensors(self, record: Tensors) -> None: ...
     def same_tensors(self, record: SameTensors) -> None: ...
     def layout(self, record: LifetimeLayout | LifetimeMismatch) -> None: ...
+    def write(self, record: Record) -> None: ...
     def enter(self, frame: object, phase: str | None) -> int: ...
     def called(self, graph: int, frame: FrameType) -> None:
         """Handle an outermost call of `graph`, whose generated code runs in `frame`."""
@@ -110,6 +113,7 @@ class GraphHooks:
         self._device_index = int(self._device.rpartition(":")[2]) if self._device is not None else None
         self._calls = 0
         self._layouts = CallLayouts(graph.graph, points, expected)
+        self._kept_results = KeptResultsWatch(graph.graph, graph.sites, points)
         self._sharings = 0
         """Number of new ways in which inputs shared storages; after each, arguments are described again."""
         self._observed_by: tuple[Tracker, Callable[[GraphCall, int, Sequence[Any]], None]] | None = None
@@ -203,7 +207,8 @@ class GraphHooks:
         call.life, call.see_storages, call.tracker = lifetimes.life(call, place), self._observer(lifetimes), lifetimes
         if parent is not None and parent.life is not None:
             parent.life.child = call.life
-        call.life.asks_owner = self._calls <= FIRST_CALLS and self._layouts.frees_inputs(call.function)
+        frees_inputs = self._calls <= FIRST_CALLS and self._layouts.frees_inputs(call.function)
+        call.life.asks_owner = frees_inputs or self._kept_results.wants(self._calls)
         if self.sink.asserts_lifetimes and (watch := self._layouts.watch(call.function)) is not None:
             call.watch, call.look = watch, bytearray(b"\x01" * len(self._look))  # `before` is called at each launch
         if self._is_capturing is not None:
@@ -302,8 +307,14 @@ class GraphHooks:
         call.cost_ns += perf_counter_ns() - started
 
     def see_inputs(self, call: GraphCall, point: int, values: Sequence[Any]) -> None:
-        if self._points[point].kind == "input":
-            call.owned = self._layouts.owned(call.function, self._points[point], values)
+        place = self._points[point]
+        if place.kind != "input":
+            return
+        if self._layouts.frees_inputs(call.function):
+            call.owned = self._layouts.owned(call.function, place, values)
+        if self._kept_results.wants(self._calls):
+            for record in self._kept_results.look(self._calls, call, place, values):
+                self.sink.write(record)
 
     def lost(self, call: GraphCall, error: Exception) -> None:
         """Stop following the storages of `call` after an error."""

@@ -237,6 +237,26 @@ class RedZoneWrite(Record):
 
 
 @dataclass(frozen=True)
+class KeptResults(Record):
+    """Results of earlier calls of a graph that the program keeps although all of them are one piece of memory, which
+    each call writes again. Each input of a graph has at most one record."""
+
+    KIND: ClassVar[str] = "kept_results"
+    TABLE: ClassVar[str | None] = "kept_results"
+
+    graph: int
+    call: int
+    """The call at whose begin they were found."""
+    step: int
+    buffer: str
+    """The input that the graph writes, and that the results are or show."""
+    kept: int
+    """The number of references to it in one container, or of tensors that show the same elements."""
+    holder: str | None
+    """The container that holds them, such as ``list of 7 in frames of __main__``; None if none was found."""
+
+
+@dataclass(frozen=True)
 class Growth(Record):
     """The storages that steps have left alive when the recording ends, as columns.
 

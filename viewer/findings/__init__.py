@@ -18,7 +18,7 @@ _OF_RECORDERS = (
     "values.changed_without_writer",
     "values.red_zone_write",
     "values.nondeterministic", "values.changed_saved_tensor", "values.other_recomputation", "values.hidden_alias",
-    "values.unwritten_result", "values.left_out_operator", "values.misread_dtype",
+    "values.unwritten_result", "values.overwritten_results", "values.left_out_operator", "values.misread_dtype",
     "values.exploding_values", "values.parameter_jump", "values.lost_update", "values.dead_activation",
     "values.kept_gradients", "values.missing_gradients", "values.untrained_parameters", "values.vanished_rate",
     "values.rounded_eps", "values.left_in_eval", "values.loss_input", "values.changed_outside", "values.frozen_weight",

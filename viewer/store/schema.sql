@@ -166,6 +166,9 @@ CREATE TABLE red_zone_writes (       -- launches that wrote next to a buffer; po
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, call BIGINT, step BIGINT, site BIGINT, launch BIGINT,
     buffer_graph BIGINT, buffer VARCHAR, side VARCHAR, distance BIGINT, changed_bytes BIGINT
 );
+CREATE TABLE kept_results (          -- inputs that calls write again and that are kept as results of several calls
+    log BIGINT, time_unix_ns BIGINT, graph BIGINT, call BIGINT, step BIGINT, buffer VARCHAR, kept BIGINT, holder VARCHAR
+);
 CREATE TABLE data_waits (            -- waits for a batch of a DataLoader
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,
     workers BIGINT,                  -- num_workers of the loader; NULL if unknown

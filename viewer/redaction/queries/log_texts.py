@@ -39,7 +39,7 @@ _COLUMNS = {
         "uncaught_exceptions.text", "lifetime_mismatches.holders", "memory_step_mismatches.holders",
         "left_behind.holders", "export_events.reason", "cache_lookups.detail", "layer_checks.why",
         "layer_checks.settings", "layer_checks.layers", "judged_calls.reasons", "raised_calls.text",
-        "failed_nodes.text", "collections.holders",
+        "failed_nodes.text", "collections.holders", "kept_results.holder",
     ),
     "source": (
         "compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames", "layer_checks.frame",

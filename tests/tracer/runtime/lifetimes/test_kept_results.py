@@ -1,0 +1,104 @@
+"""Results of several calls that are one piece of memory are found, and results with memory of their own are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import stepscope
+from stepscope.tracer.runtime.lifetimes import kept_results
+from stepscope.tracer.schema.memory import KeptResults
+from tests.tracer.logs import read
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+CALLS = 10
+
+
+class Ring:
+    """What a compiled function writes."""
+
+    def __init__(self) -> None:
+        self.whole, self.rows = torch.zeros(4), torch.zeros(CALLS, 4)
+
+    def write(self, x: Tensor) -> Tensor:
+        self.whole.copy_(x * 2)
+        return self.whole
+
+    def view(self, x: Tensor) -> Tensor:
+        return self.write(x)[1:3]
+
+
+kept: Any = None
+
+
+def recorded(tmp_path: Path, keep: Callable[[int], object]) -> list[dict[str, Any]]:
+    torch._dynamo.reset()
+    with stepscope.trace(tmp_path) as recorder, torch.no_grad():
+        for number in range(CALLS):
+            keep(number)
+    assert recorder.path is not None
+    return read(recorder.path).get(KeptResults.KIND, [])
+
+
+@pytest.mark.parametrize("method", ["write", "view"])
+def test_a_list_of_results_that_are_one_buffer(tmp_path: Path, method: str) -> None:
+    global kept
+    write: Callable[[Tensor], Tensor] = torch.compile(getattr(Ring(), method))
+    kept = []
+    (found,) = recorded(tmp_path, lambda n: kept.append(write(torch.full((4,), float(n)))))
+    assert found["kept"] == kept_results.SECOND_LOOK - 1
+    assert found["holder"] == f"list of {found['kept']} in kept of {__name__}"
+
+
+def test_a_dict_in_an_attribute(tmp_path: Path) -> None:
+    class Log:
+        results: dict[int, Tensor]
+
+    log, write = Log(), torch.compile(Ring().write)
+    log.results = {}
+    (found,) = recorded(tmp_path, lambda n: log.results.update({n: write(torch.full((4,), float(n)))}))
+    assert found["holder"] == "dict of 7 in attribute results of test_a_dict_in_an_attribute.<locals>.Log"
+
+
+def test_copies_windows_and_views_of_other_rows_are_healthy(tmp_path: Path) -> None:
+    ring, own, last, rows = Ring(), list[Tensor](), list[Tensor](), list[Tensor]()
+    write = torch.compile(ring.write)
+
+    def keep(n: int) -> None:
+        result = write(torch.full((4,), float(n)))
+        own.append(result.clone())
+        last[:] = [*last[-2:], result]
+        rows.append(ring.rows[n])
+
+    assert recorded(tmp_path, keep) == []
+
+
+def test_a_buffer_that_a_graph_only_reads_may_be_kept(tmp_path: Path) -> None:
+    buffer, many = torch.ones(4), []
+
+    @torch.compile
+    def read_only(x: Tensor) -> Tensor:
+        return x + buffer
+
+    def keep(n: int) -> None:
+        read_only(torch.full((4,), float(n)))
+        many.append(buffer)
+
+    assert recorded(tmp_path, keep) == []
+
+
+def test_a_search_that_fails_does_not_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no search")
+
+    monkeypatch.setattr(kept_results, "_views", fail)
+    many: list[Tensor] = []
+    write = torch.compile(Ring().write)
+    assert recorded(tmp_path, lambda n: many.append(write(torch.full((4,), float(n))))) == []
+    assert len(many) == CALLS

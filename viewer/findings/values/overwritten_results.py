@@ -1,0 +1,60 @@
+"""A program keeps the results of several calls of a graph, but they are one tensor, or views of one tensor, which the
+graph changes in place in each call: an input such as a buffer of a module, into which it writes its result. So all of
+them have the values of the last call. The references to each input that a graph writes are counted in its third and
+eighth call; if there are four more, and four or more elements of one container, or as many tensors, are the input or
+show the same elements of it, they are reported. Views of different parts do not count. A clone() of each result keeps
+its values."""
+
+from __future__ import annotations
+
+import re
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, names_text, program_name, rule_of
+from stepscope.viewer.findings.values.operations import place, source_line
+from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.graphs.rows import SiteRow, SourceLine
+from stepscope.viewer.memory.queries.kept_results import KeptResult, kept_results, last_writer
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.text.formats import holder_text
+
+SUMMARY = "Kept results of several calls are one tensor, which each call changes"
+TITLE_IS_MEASURED = False
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding per container of each graph."""
+    groups = grouped(kept_results(evidence.trace), lambda one: (one.log, one.graph, one.holder))
+    return [_finding(evidence, group) for group in groups]
+
+
+def _write(site: SiteRow, name: str) -> SourceLine | None:
+    """Return the line of the model that names the tensor last, of those that a launch computes."""
+    variable = re.search(r"(\w+)(?: \(\w+\))?$", name)
+    lines = [stack[-1] for stack in site.stacks if stack]
+    naming = [line for line in lines if variable and re.search(rf"\b{variable[1]}\b", line.code)]
+    return naming[-1] if naming else source_line(site)
+
+
+def _finding(evidence: Evidence, group: list[KeptResult]) -> Timed:
+    trace, one = evidence.trace, group[0]
+    writer = last_writer(trace, one.graph, one.buffer)
+    source = (
+        _write(site_rows(trace, [writer])[0], program_name(trace, one.graph, one.buffer))
+        if writer is not None
+        else None
+    )
+    names = names_text([program_name(trace, same.graph, same.buffer) for same in group])
+    held = f", held by {holder_text(one.holder)}," if one.holder else ""
+    return one.time_unix_ns, Finding(
+        kind="overwritten_results",
+        severity="warning",
+        title=f"{one.kept} results of earlier calls{held} share the memory of {names}, which each call overwrites"
+        f"{place(source)}",
+        proof=["All of them have the values of the last call. A clone() of each result keeps its values."],
+        rule=rule_of(__doc__),
+        evidence={"tensors": [same.buffer for same in group], "holders": [one.holder] if one.holder else []},
+        page=f"/graphs/{one.graph}",
+        rank=evidence.rank_of(one.log),
+        source=source,
+        **attributes(one, "step", "graph", "log", "buffer"),
+    )
