@@ -115,6 +115,18 @@ def listing(folder: Path) -> None:
     assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
 
 
+def sharing(folder: Path) -> None:
+    """Steps of an optimizer whose parameters share memory with another module."""
+    code = (
+        "import torch; net, other = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)\n"
+        "other.load_state_dict(net.state_dict(), assign=True)\n"
+        "f, o = torch.compile(lambda x: (net(x) - other(x)).sum()), torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "[(f(torch.ones(2, 4)).backward(), o.step()) for _ in range(3)]"
+    )
+    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
+    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
+
+
 def freezing(folder: Path) -> None:
     """A weight changes after the compile that made a constant of it, and that measured choices for its product."""
     code = (
@@ -216,6 +228,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
         "run graph launches step_marks optimizer_step kept_gradients learning_rate lost_updates missing_gradients end",
     ),
     "listing": (listing, "run graph launches untrained_parameters end"),
+    "sharing": (sharing, "run graph launches shared_parameters end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "keeping": (keeping, "run graph launches kept_results end"),
     "straying": (straying, "run graph launches red_zone_write end"),

@@ -12,6 +12,7 @@ from stepscope.tracer.inductor.kept_gradients import GradientResets
 from stepscope.tracer.inductor.learning_rates import RateWatch
 from stepscope.tracer.inductor.lost_updates import UpdateWatch
 from stepscope.tracer.inductor.missing_gradients import GradientWatch
+from stepscope.tracer.inductor.shared_parameters import SharedWatch
 from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import (
@@ -20,18 +21,27 @@ from stepscope.tracer.schema.steps import (
     LostUpdates,
     MissingGradients,
     OptimizerStep,
+    SharedParameters,
     UntrainedParameters,
 )
 
-OptimizerRecord = OptimizerStep | KeptGradients | LearningRate | LostUpdates | MissingGradients | UntrainedParameters
+OptimizerRecord = (
+    OptimizerStep
+    | KeptGradients
+    | LearningRate
+    | LostUpdates
+    | MissingGradients
+    | SharedParameters
+    | UntrainedParameters
+)
 LEAST_NS = 1_000_000
 """Shortest step that is recorded."""
 
 
 class OptimizerSteps:
     """Calls a function at each end of an optimizer's `step`, and another one with the records of long steps, of
-    learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer and, in the end,
-    of gradients that were kept."""
+    learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer, of those whose
+    memory others share and, in the end, of gradients that were kept."""
 
     def __init__(
         self,
@@ -46,7 +56,7 @@ class OptimizerSteps:
         self.gradients = GradientResets(write, failed)
         self._rates = RateWatch(write, failed)
         self._updates, self._missing = UpdateWatch(write, failed), GradientWatch(write, failed)
-        self.untrained = UntrainedWatch(write, failed)
+        self._untrained, self._shared = UntrainedWatch(write, failed), SharedWatch(write, failed)
 
     def attach(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -55,6 +65,11 @@ class OptimizerSteps:
             register_optimizer_step_pre_hook(optimizer_hook(self._begin)),
             register_optimizer_step_post_hook(optimizer_hook(self._end)),
         ]
+
+    def captured(self, module: Any) -> None:
+        """Note the parameters that a captured graph takes from modules. Raises nothing."""
+        self._untrained.captured(module)
+        self._shared.captured(module)
 
     def detach(self) -> None:
         for handle in self._handles:
@@ -66,7 +81,8 @@ class OptimizerSteps:
         self._rates.begins(optimizer)
         if not _has_closure(args, kwargs):  # else it calls graphs
             self._missing.begins(optimizer)
-            self.untrained.begins(optimizer)
+            self._untrained.begins(optimizer)
+            self._shared.begins(optimizer)
             self._updates.begins(optimizer)
             self._began[threading.get_native_id()] = perf_counter_ns()
 
@@ -78,6 +94,7 @@ class OptimizerSteps:
             self._write(OptimizerStep(thread, began, ended - began, name, is_fused, *calling_place()))
         self.gradients.stepped(optimizer)
         self._updates.stepped(optimizer)
+        self._shared.stepped(optimizer)
         self._on_end(optimizer)
 
 

@@ -196,6 +196,31 @@ class UntrainedParameters(Record):
 
 
 @dataclass(frozen=True)
+class SharedParameters(Record):
+    """Parameters of modules that an optimizer of `torch.optim` trains, and that have the same memory as others, which
+    no optimizer trains. One parameter that several modules have does not count."""
+
+    KIND: ClassVar[str] = "shared_parameters"
+    TABLE: ClassVar[str | None] = "shared_parameters"
+
+    name: str
+    """The class of the optimizer."""
+    parameters: int
+    """The number of parameters that are not trained."""
+    names: list[str]
+    """The parameters that are trained, as of the first ones, by a variable or the class of an outer module."""
+    others: list[str]
+    """The ones that are not trained, in the same order."""
+    is_in_graph: bool
+    """Whether a captured graph uses two parameters of the same memory."""
+    is_written: bool
+    """Whether the program wrote to the memory between two of the first steps."""
+    file: str | None
+    """The place in the program that calls `step`."""
+    line: int | None
+
+
+@dataclass(frozen=True)
 class CallSite(Record):
     """A line of the program from which it calls a compiled graph, or a line that runs its backward pass. Each line is
     recorded once, if one of the first calls of the graph comes from it."""

@@ -208,6 +208,12 @@ CREATE TABLE untrained_parameters (  -- parameters of a module, some of them in 
     file VARCHAR, line BIGINT,       -- the place that calls step
     is_registered BOOLEAN
 );
+CREATE TABLE shared_parameters (     -- parameters of an optimizer with the memory of others that no optimizer trains
+    log BIGINT, time_unix_ns BIGINT, name VARCHAR, parameters BIGINT,
+    names VARCHAR, others VARCHAR,   -- JSON lists
+    is_in_graph BOOLEAN, is_written BOOLEAN,
+    file VARCHAR, line BIGINT        -- the place that calls step
+);
 CREATE TABLE call_sites (            -- lines of the program that call graphs
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR,
     after_line BIGINT, lines_between VARCHAR   -- JSON list

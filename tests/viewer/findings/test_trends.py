@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import LearningRate, MissingGradients, Steps, UntrainedParameters
+from stepscope.tracer.schema.steps import LearningRate, MissingGradients, SharedParameters, Steps, UntrainedParameters
 from stepscope.viewer.findings import all_findings, kinds_of
 from stepscope.viewer.findings.values.climbs import climb_of
 from stepscope.viewer.findings.values.lost_update import is_lost, stop_of
@@ -247,6 +247,24 @@ def test_registered_parameters_without_an_optimizer(opened: Open, parameters: in
     number = f"{parameters} parameter{'s' * (parameters > 1)}"
     assert finding.title == f"No optimizer trains {number} in self.adapter, although gradients are computed for {them}"
     assert finding.severity == "info"
+
+
+@pytest.mark.parametrize(
+    ("others", "is_in_graph", "is_written", "severity"),
+    [(1, True, False, "warning"), (1, False, True, "warning"), (3, True, True, "warning"), (3, False, False, "info")],
+)
+def test_parameters_that_share_the_memory_of_trained_ones(
+    opened: Open, others: int, is_in_graph: bool, is_written: bool, severity: str
+) -> None:
+    names, copies = [[f"{name}.{n}.weight" for n in range(others)] for name in ("student", "teacher")]
+    record = SharedParameters("SGD", others, names, copies, is_in_graph, is_written, "/src/train.py", 12)
+    findings = all_findings(opened(LogBuilder().record(run()).record(record).record(End("exit", 1))))
+    (finding,) = [one for one in findings if one.kind == "shared_parameters"]
+    assert (finding.severity, finding.source and finding.source.line) == (severity, 12)
+    more = "" if others == 1 else " and 2 more parameters"
+    assert finding.title.startswith(f"Each step of SGD (train.py:12) also changes teacher.0.weight{more}, which ")
+    assert finding.proof[0].startswith("The same memory: teacher.0.weight with student.0.weight")
+    assert len(finding.proof) == 2 + is_in_graph + is_written
 
 
 def with_rates(
