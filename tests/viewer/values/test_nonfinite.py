@@ -354,6 +354,27 @@ def test_a_handful_of_each_log(opened: Open) -> None:
     assert findings[0].evidence["other_origins"] == 4
 
 
+def test_masks_of_many_launches_hide_no_infinity(opened: Open) -> None:
+    program = Program()
+    for number in range(120):
+        program.launch("cpp_fused_where_0", ["primals_1"], [f"buf{number}"], "cpp", ["aten.where"])
+    program.launch("extern_kernels.log", ["primals_1"], ["loss"], aten=["aten.log"])
+    log = ValueLog(program)
+    stats: Any = {**{f"buf{number}": MASK for number in range(120)}, "loss": MASK}
+    log.call(program, **stats)
+    assert only(opened, log).kernel == "extern_kernels.log"
+
+
+def test_a_nan_that_shows_in_what_a_launch_wrote_finite(opened: Open) -> None:
+    """What made it is no launch of the log, or one that is not known to write the buffer."""
+    program = Program(again=True).launch("first", ["primals_1"], ["buf0"]).launch("second", ["buf0"], ["buf1"])
+    log = ValueLog(program)
+    log.call(program, buf0_0=FINE, buf0_1=NAN, buf1=NAN)
+    (finding,) = (one for one in all_findings(opened(log.end())) if one.kind == "nonfinite")
+    assert finding.title == "NaN is first seen in input buf0 of second (model.py:11) in step 0"
+    assert finding.severity == "critical"
+
+
 def test_carried_on_is_not_made(opened: Open) -> None:
     program = Program().launch("first", ["primals_1"], ["buf0"])
     for number in range(4):

@@ -56,6 +56,8 @@ TITLE_IS_MEASURED = True
 MOST_FINDINGS = 5
 """Maximum number of findings per log."""
 _MOST_EVENTS = 100
+_MOST_MASKS = 1000
+"""Launch sites that write infinities, most of which may be masks."""
 _MOST_FOLLOWED = 30
 _MOST_EXPLAINED = 12
 _INTENDED = ("log", "div", "reciprocal", "rsqrt")
@@ -81,7 +83,7 @@ def _found(trace: Trace) -> tuple[list[Timed], dict[int, list[Finding]]]:
     cases = _Cases(tracer)
     cases.follow(nan_made(trace, _MOST_EVENTS), nan_came_in(trace, _MOST_EVENTS))
     cases.infinities(infinity_made(trace, _MOST_EVENTS, positive=True))
-    cases.infinities(infinity_made(trace, _MOST_EVENTS))
+    cases.infinities(infinity_made(trace, _MOST_MASKS))
     unwritten = {read.site for read in uninitialised_reads(trace) if not read.is_empty}
     for log, of_log in cases.by_log().items():
         own_cause = [case for case in of_log if case.how != "not known" or case.hop.flow.site not in unwritten]
@@ -246,6 +248,8 @@ class _Cases:
         """Add the cases of infinities that caused no NaN."""
         for event in made:
             key = (event.log, "only infinity", event.site)
+            if len(self._of_log(event.log)) >= _MOST_EVENTS:
+                continue
             row = value_row(self.tracer.trace, event.value)
             if event.site in self._infinities or key in self.cases or self.tracer.makes_masks(event.site, row):
                 continue

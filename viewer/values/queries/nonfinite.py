@@ -36,25 +36,29 @@ _MADE = """
          AND v.moment = r.version_moment AND (r.version_item IS NULL OR v.item = r.version_item)
         WHERE {taint} AND (v.launch < r.launch OR (v.launch = r.launch AND v.moment = 'before'))
     )
-    SELECT min(b.value), b.log, b.site, count(DISTINCT b.launch), count(DISTINCT b.step), min(b.launch),
+    SELECT min(b.value) AS value, b.log, b.site, count(DISTINCT b.launch), count(DISTINCT b.step), min(b.launch),
            list_sort(list_distinct(list(b.step)))[:{most_steps}]
     FROM bad b ANTI JOIN tainted t ON t.launch = b.launch
-    GROUP BY b.log, b.site ORDER BY 1 LIMIT {most}
+    GROUP BY b.log, b.site
 """
-_COUNTED = f"""min(v.value), v.log, v.site, count(DISTINCT v.launch), count(DISTINCT v.step), min(v.launch),
+_COUNTED = f"""min(v.value) AS value, v.log, v.site, count(DISTINCT v.launch), count(DISTINCT v.step), min(v.launch),
     list_sort(list_distinct(list(v.step)))[:{MOST_STEPS}]"""
-# Inputs that an earlier launch of the call wrote are left out if they were read after that launch.
+# Inputs that an earlier launch of the call wrote with a NaN are left out if they were read after that launch.
 _CAME_IN = f"""
     SELECT {_COUNTED} FROM value_rows v LEFT JOIN arguments a ON a.site = v.site AND a.argument = v.argument
     WHERE v.moment = 'before' AND {_NAN.format(v="v")}
       AND (a.version_site IS NULL OR a.version_moment = 'before' OR NOT EXISTS (
           SELECT 1 FROM value_rows w
           WHERE w.call = v.call AND w.site = a.version_site AND w.argument = a.version_argument
-            AND w.moment = a.version_moment AND w.launch < v.launch AND w.nan IS NOT NULL))
+            AND w.moment = a.version_moment AND w.launch < v.launch AND {_NAN.format(v="w")}))
     GROUP BY v.log, v.site, v.argument
     UNION ALL
     SELECT {_COUNTED} FROM input_rows v WHERE {_NAN.format(v="v")} GROUP BY v.log, v.site, v.argument
-    ORDER BY 1 LIMIT $1
+"""
+# Each rank has a log: the events of one are not those of another.
+_FIRST = """
+    SELECT * FROM ({events}) e
+    QUALIFY row_number() OVER (PARTITION BY e.log ORDER BY e.value) <= {most} ORDER BY e.value
 """
 _SAME = f"""
     SELECT {COLUMNS} FROM value_rows v JOIN value_rows o ON o.value = $1
@@ -122,9 +126,10 @@ class LaunchPlace:
 
 
 def nan_made(trace: Trace, most: int) -> list[Event]:
-    """Return the first launch of each site that wrote NaN although no input is known to have one."""
+    """Return the first launch of each site that wrote NaN although no input is known to have one, up to `most` of each
+    log."""
     nan = _NAN.format(v="v")
-    return _events(trace, _MADE.format(made=nan, spared="false", taint=nan, most=most, most_steps=MOST_STEPS), [])
+    return _events(trace, _MADE.format(made=nan, spared="false", taint=nan, most_steps=MOST_STEPS), most)
 
 
 def infinity_made(trace: Trace, most: int, *, positive: bool = False) -> list[Event]:
@@ -132,12 +137,12 @@ def infinity_made(trace: Trace, most: int, *, positive: bool = False) -> list[Ev
     `positive`, only +inf counts."""
     made = (_POSITIVE if positive else _INFINITY).format(v="v")
     nan, taint = _NAN.format(v="v"), _ANY.format(v="v")
-    return _events(trace, _MADE.format(made=made, spared=nan, taint=taint, most=most, most_steps=MOST_STEPS), [])
+    return _events(trace, _MADE.format(made=made, spared=nan, taint=taint, most_steps=MOST_STEPS), most)
 
 
 def nan_came_in(trace: Trace, most: int) -> list[Event]:
     """Return the first launch of each argument that had NaN when its call first read it, inputs of calls included."""
-    return _events(trace, _CAME_IN, [most])
+    return _events(trace, _CAME_IN, most)
 
 
 def writes_nan(trace: Trace, log: int) -> bool:
@@ -145,8 +150,8 @@ def writes_nan(trace: Trace, log: int) -> bool:
     return bool(sql.number(trace, _WRITTEN, [log]))
 
 
-def _events(trace: Trace, statement: str, parameters: list[int]) -> list[Event]:
-    return [Event(*row) for row in sql.rows(trace, statement, parameters)]
+def _events(trace: Trace, events: str, most: int) -> list[Event]:
+    return [Event(*row) for row in sql.rows(trace, _FIRST.format(events=events, most=most))]
 
 
 def value_row(trace: Trace, value: int) -> ValueRow:
