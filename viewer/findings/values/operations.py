@@ -59,6 +59,7 @@ _NEVER_NAN = _LAYOUT | frozenset((
 """Operators that make no NaN of finite elements, unless these are close to the largest."""
 _BACKWARD = "the backward of "
 _AOTI = re.compile(r"aoti_torch_(?:cpu_|cuda_|xpu_)?_?(\w+?)(?:_out)?")
+_VARIABLE = re.compile(r"(\w+)(?: \(\w+\))?$")
 _DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
 _MOST_NAMED = 4
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -97,6 +98,15 @@ def makes_no_nan(site: SiteRow) -> bool:
 def overflows(operation: str) -> bool:
     """Return whether an infinity from finite inputs means that a result of `operation` was too large for its dtype."""
     return operation.removeprefix(_BACKWARD) in _GROWING
+
+
+def line_that_names(site: SiteRow, name: str) -> SourceLine | None:
+    """Return the last line of the model among those that a launch computes which names a tensor, such as ``self.out``
+    or ``self.out (arg0_1)``; else the line of the launch."""
+    variable = _VARIABLE.search(name)
+    lines = [stack[-1] for stack in site.stacks if stack]
+    naming = [line for line in lines if variable and re.search(rf"\b{variable[1]}\b", line.code)]
+    return naming[-1] if naming else source_line(site)
 
 
 def place(source: SourceLine | None) -> str:

@@ -7,12 +7,9 @@ its values."""
 
 from __future__ import annotations
 
-import re
-
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, names_text, program_name, rule_of
-from stepscope.viewer.findings.values.operations import place, source_line
+from stepscope.viewer.findings.values.operations import line_that_names, place
 from stepscope.viewer.graphs.queries.graphs import site_rows
-from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.memory.queries.kept_results import KeptResult, kept_results, last_writer
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import holder_text
@@ -27,19 +24,11 @@ def find(evidence: Evidence) -> list[Timed]:
     return [_finding(evidence, group) for group in groups]
 
 
-def _write(site: SiteRow, name: str) -> SourceLine | None:
-    """Return the line of the model that names the tensor last, of those that a launch computes."""
-    variable = re.search(r"(\w+)(?: \(\w+\))?$", name)
-    lines = [stack[-1] for stack in site.stacks if stack]
-    naming = [line for line in lines if variable and re.search(rf"\b{variable[1]}\b", line.code)]
-    return naming[-1] if naming else source_line(site)
-
-
 def _finding(evidence: Evidence, group: list[KeptResult]) -> Timed:
     trace, one = evidence.trace, group[0]
     writer = last_writer(trace, one.graph, one.buffer)
     source = (
-        _write(site_rows(trace, [writer])[0], program_name(trace, one.graph, one.buffer))
+        line_that_names(site_rows(trace, [writer])[0], program_name(trace, one.graph, one.buffer))
         if writer is not None
         else None
     )
