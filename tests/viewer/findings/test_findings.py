@@ -245,6 +245,19 @@ def test_a_failed_compile_that_the_program_caught(opened: Open, raised: str | No
         assert finding.title.endswith("; the program went on") is (severity == "info")
 
 
+@pytest.mark.parametrize(("failures", "severity"), [(2, "info"), (3, "warning")])
+def test_compiles_that_fail_in_each_call(opened: Open, failures: int, severity: str) -> None:
+    log = recorded(end=False)
+    for number in range(failures):
+        start_us = 10**15 * 2 + number
+        log = compile_records(
+            log, 3, number, fail_type="BackendCompilerFailed", fail_reason=BROKEN, start_time_us=start_us
+        )
+    (finding,) = all_findings(opened(log.record(End("exit", 0))))
+    assert (finding.kind, finding.severity, finding.evidence["failures"]) == ("compile_failure", severity, failures)
+    assert any("in vain" in line for line in finding.proof) is (severity == "warning")
+
+
 def test_a_failed_compile_with_another_behind_it(opened: Open) -> None:
     """PyTorch alone wrote the log: nothing says how the program ended."""
     log = compile_records(LogBuilder(), 0, 0, fail_type="BackendCompilerFailed", fail_reason=BROKEN)

@@ -1,7 +1,8 @@
 """A compile ended with an error other than the recompile limit. The finding is critical when this error ended the
 program, or when the log of a process that died ends with it, without an end record and without a later launch or
 compile. It is information only when the program went on, because it caught the error or ran the code without compiling
-it: another compile, a launch or the end of the program follows. It is a warning when the outcome is unknown, because a
+it: another compile, a launch or the end of the program follows. It is a warning if three or more compiles of the same
+function failed for the same cause, because each call then compiles in vain, and when the outcome is unknown, because a
 log that only PyTorch wrote, or a log of a running process, ends with the error or during a compile. If Inductor failed,
 the finding names the line of the model that it was compiling, where a recorder saw it."""
 
@@ -25,6 +26,8 @@ from stepscope.viewer.ingest.torch_trace.kinds import NO_ID
 from stepscope.viewer.overview.rows import Finding
 
 SUMMARY = "A compile failed"
+IN_VAIN = 3
+"""Number of failed compiles of a function from which on the finding is a warning at least."""
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -45,13 +48,17 @@ def _finding(group: list[CompileEvent], fate: Fate, logs: int, nodes: dict[tuple
     first = group[0]
     node = nodes.get((first.log, first.compile_id))
     node = node if node is not None and node.text in first.text else None
+    is_in_vain = len(group) >= IN_VAIN
+    proof = [f"Inductor failed while it was compiling {node.target}."] if node else []
+    if is_in_vain and fate == "went on":
+        proof.append("Each of these calls compiled in vain and ran, if at all, without compiled code.")
     title = f"Compiling {first.name} failed{times(len(group))}{in_logs(logs)}: {first.cause}"
     title += {"went on": "; the program went on", "died": "; the program ended", "unknown": ""}[fate]
     if first.status == "unfinished":
         title = f"{first.name} was not compiled completely{in_logs(logs)}: {first.cause}"
     return first.time_ns, Finding(
         kind="compile_failure",
-        severity=SEVERITIES[fate],
+        severity="warning" if is_in_vain and fate == "went on" else SEVERITIES[fate],
         title=title,
         rule=rule_of(__doc__),
         evidence={
@@ -62,6 +69,6 @@ def _finding(group: list[CompileEvent], fate: Fate, logs: int, nodes: dict[tuple
             "node": node.node if node else None,
             "operator": node.target if node else None,
         },
-        proof=[f"Inductor failed while it was compiling {node.target}."] if node else [],
+        proof=proof,
         **{**place_of(first), **({"source": node.source} if node and node.source else {})},
     )
