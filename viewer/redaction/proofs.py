@@ -303,7 +303,7 @@ def described(text: str) -> re.Match[str] | None:
 
 _LARGEST = re.compile(
     rf"(?:, largest|; largest finite) magnitude {_VALUE} \(\w+(?: limit {_VALUE})?\)"
-    rf"|(?<=finite inputs) of at most {_VALUE}"
+    rf"|(?<= inputs) of at most {_VALUE}"
 )
 _OF_LAYERS = re.compile(rf"\b(compiled|eager|float64|allowed error) {_VALUE}")
 _COURSE = re.compile(rf"(?<=^largest magnitude )[^a-z]*|(?<=^L2 norm )[^a-z]*|(?<=^value ){_VALUE}[^a-z]*")

@@ -60,7 +60,7 @@ class TestWhatIsNotKnown:
         assert finding.evidence["origin"] == origin
         kept = [line for line in finding.proof if "content of arg1_1 before the launch was not read" in line]
         assert len(kept) == (origin == "not known")
-        assert ("computed from finite inputs" in " ".join(finding.proof)) == (origin == "made")
+        assert ("finite inputs of at most 1" in " ".join(finding.proof)) == (origin == "made")
 
     def test_a_nan_that_was_read_where_what_wrote_it_was_not(self, opened: Open) -> None:
         program = attention()

@@ -41,6 +41,11 @@ def _badness(row: ValueRow) -> int:
     return 0 if is_nan(row) else 1 if is_infinite(row) else 2
 
 
+def is_exact(row: ValueRow) -> bool:
+    """Return whether the elements are integers or truth values, which are never NaN: indices, in most kernels."""
+    return row.dtype.startswith(("int", "uint", "bool"))
+
+
 def label(argument: FlowArgument) -> str:
     """Return the name of an argument, or the buffer if the name is an expression."""
     return argument.name if argument.name.isidentifier() else argument.buffer
@@ -104,10 +109,19 @@ def _largest(row: ValueRow, before: str = ", largest magnitude ") -> str:
     return f"{before}{number(row.largest)}{shown}"
 
 
-def read(arguments: Sequence[FlowArgument], named: Callable[[str], str] = str) -> list[str]:
-    """Return a line per input of a launch, those that are not finite first. `named` gives the names that are shown."""
+def read(
+    arguments: Sequence[FlowArgument], named: Callable[[str], str] = str, *, zeros_first: bool = False
+) -> list[str]:
+    """Return a line per input of a launch, those that are not finite first, integers last. `named` gives the names that
+    are shown."""
+
+    def rank(argument: FlowArgument) -> tuple[int, bool, bool]:
+        rows = argument.before
+        are_exact = bool(rows) and all(map(is_exact, rows))
+        return min(map(_badness, rows), default=2), are_exact, not (zeros_first and any(row.zero for row in rows))
+
     lines = []
-    for argument in sorted(arguments, key=lambda one: min(map(_badness, one.before), default=2)):
+    for argument in sorted(arguments, key=rank):
         if argument.before:
             lines += [describe(named(label(argument)), row) for row in argument.before]
         elif argument.held == "uninitialised":
@@ -116,6 +130,17 @@ def read(arguments: Sequence[FlowArgument], named: Callable[[str], str] = str) -
         else:
             lines.append(f"{named(label(argument))} not read")
     return _some(lines)
+
+
+def largest_read(arguments: Sequence[FlowArgument]) -> tuple[str, float] | None:
+    """Return ``finite inputs`` and the largest magnitude that a launch read. Integers count if it read nothing else."""
+    rows = [row for argument in arguments for row in argument.before if row.largest is not None]
+    inexact = [row for row in rows if not is_exact(row)]
+    sizes = [row.largest for row in inexact or rows if row.largest is not None]
+    if not sizes:
+        return None
+    kind = "finite" if len(inexact) == len(rows) else "finite floating-point" if inexact else "integer"
+    return f"{kind} inputs", max(sizes)
 
 
 def written(arguments: Sequence[FlowArgument]) -> list[str]:

@@ -37,10 +37,10 @@ def _link(trace: Trace, tracer: Tracer, hop: Hop) -> dict[str, Any]:
         "out": text.describe(text.label(hop.argument), hop.row),
     }
     if not was_read:
-        largest = [row.largest for argument in hop.flow.inputs for row in argument.before if row.largest is not None]
+        largest = text.largest_read(hop.flow.inputs)
         link |= {
             "in": text.read(hop.flow.inputs),
-            "largest": max(largest, default=None),
+            "largest": largest[1] if largest is not None else None,
             "dtype": hop.row.dtype,
             "limit": LIMITS.get(hop.row.dtype),
             "inputs_finite": not bad_inputs(hop.flow, text.is_bad),

@@ -52,6 +52,8 @@ DIVIDES = (
     " parameters in float32."
 )
 """The effect of an eps that is zero."""
+_BAD_AT_ZERO = ("div", "log", "norm", "pow", "reciprocal", "rsqrt", "sqrt")
+"""Operators that make NaN or infinities of zeros, or whose backward does."""
 _MASKS = ("masked_fill", "where")
 """Operators that programs mask with."""
 
@@ -113,8 +115,7 @@ class Told:
             return [text.describe(self._label(hop), hop.row), *self._between(hop)]
         if grown is not None:
             return [self._wrote(grown.first), *self._between(grown.first), self._wrote(hop), *self._overflows()]
-        read = "; ".join(text.read(hop.flow.inputs, self._namer(hop))[:_MOST_READ])
-        inputs = [f"Inputs of {self._name(hop)}: {read}"] if read else []
+        inputs = self._inputs(hop)
         back = self.case.came_back
         came_back = (
             [f"This entered later in the step: {text.describe(self._label(back.hop), back.hop.row)}"] if back else []
@@ -123,6 +124,16 @@ class Told:
         empty = [_UNWRITTEN] if self._unwritten(hop) is not None else []
         custom = [_OF_CUSTOM] if self._is_of_custom(hop) else []
         return [*forward, *inputs, self._wrote(hop), *empty, *custom, *self._kept(hop), *came_back]
+
+    def _inputs(self, hop: Hop) -> list[str]:
+        """Return a line about the inputs of a launch. Those of a fused kernel are not all of its operator. Integers
+        are left out beside other inputs: most are indices."""
+        inputs, name = hop.flow.inputs, self._name(hop)
+        inexact = [one for one in inputs if not one.before or not all(map(text.is_exact, one.before))]
+        zeros_first = name.rpartition(" ")[2] in _BAD_AT_ZERO
+        read = "; ".join(text.read(inexact or inputs, self._namer(hop), zeros_first=zeros_first)[:_MOST_READ])
+        of = "the fused kernel" if text.inside(self.tracer.site(hop.flow.site)) else name
+        return [f"Inputs of {of}: {read}"] if read else []
 
     def _is_of_custom(self, hop: Hop) -> bool:
         """Return whether a custom operator made the value from finite inputs."""
@@ -268,12 +279,13 @@ class Told:
         if hop.row.moment == "before":
             return text.sentence(self._name(hop), "read", label, hop.row)
         kernel = f"in a kernel of {len(operators(site))} operators"
-        sizes = [row.largest for one in hop.flow.inputs for row in one.before if row.largest is not None]
-        within = f" ({kernel})" if text.inside(site) else ""
+        is_fused, largest = text.inside(site) is not None, text.largest_read(hop.flow.inputs)
+        within = f" ({kernel})" if is_fused else ""
         line = text.sentence(f"{self._name(hop)}{within}", "wrote", label, hop.row)
-        if bad_inputs(hop.flow, text.is_bad) or not sizes or kept_by_unwritten(hop.flow):
+        if bad_inputs(hop.flow, text.is_bad) or largest is None or kept_by_unwritten(hop.flow):
             return line
-        return f"{line}, computed from finite inputs of at most {text.number(max(sizes))}"
+        inputs = f"{largest[0]} of at most {text.number(largest[1])}"
+        return f"{line}; the kernel has {inputs}" if is_fused else f"{line}, computed from {inputs}"
 
     def _label(self, hop: Hop) -> str:
         return self._namer(hop)(text.label(hop.argument))
