@@ -392,6 +392,14 @@ class TestInputsOfAKernel:
         assert finding.proof[1].endswith(", computed from integer inputs of at most 63")
 
 
+@pytest.mark.parametrize("reads", [["primals_1"], ["primals_1", "buf0"]])
+def test_what_a_custom_operator_leaves_unwritten_may_be_of_its_caller(opened: Open, reads: list[str]) -> None:
+    program = Program().allocate("buf0").launch("torch.ops.ssm.scan.default", reads, ["buf0"], "fallback")
+    log = ValueLog(program)
+    log.call(program, buf0=NAN)
+    assert "which it or its caller allocates, as with torch.empty()" in only(opened, log).proof[-1]
+
+
 def test_masks_of_many_launches_hide_no_infinity(opened: Open) -> None:
     program = Program()
     for number in range(120):

@@ -44,8 +44,8 @@ from stepscope.viewer.values.queries.values import LIMITS
 _MOST_READ = 2
 _UNWRITTEN = "Generated code has NaN for memory that nothing wrote; eager code reads what the memory happens to hold."
 _OF_CUSTOM = (
-    "A custom operator that allocates its result, as with torch.empty(), and leaves a part of it unwritten returns such"
-    " values."
+    "Such values remain where a custom operator leaves a part of its result unwritten, which it or its caller"
+    " allocates, as with torch.empty()."
 )
 DIVIDES = (
     "The step divides by zero where the mean of squared gradients is zero as well; use 1e-4 or more, or keep the"
