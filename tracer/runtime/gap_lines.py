@@ -151,7 +151,18 @@ def place_of(frame: FrameType | None) -> Place:
     while frame is not None and len(found) < MOST_FRAMES:
         code = frame.f_code
         if not (is_ours(code.co_filename) or is_compiled(code) or is_script(frame)):
-            line: int | None = frame.f_lineno  # an instruction in between may belong to no line
-            found.append((code.co_filename, code.co_firstlineno if line is None else line, code.co_name))
+            line: int | None = frame.f_lineno
+            found.append((code.co_filename, _line_before(frame) if line is None else line, code.co_name))
         frame = program_frame(frame.f_back)
     return tuple(reversed(found))
+
+
+def _line_before(frame: FrameType) -> int:
+    """Return the line of the last instruction before this one that has a line: the jump at the end of a loop, at which
+    Python lets other threads run, has none."""
+    found = frame.f_code.co_firstlineno
+    for start, _, line in frame.f_code.co_lines():
+        if start > frame.f_lasti:
+            break
+        found = line if line is not None else found
+    return found
