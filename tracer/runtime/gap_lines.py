@@ -9,12 +9,14 @@ from __future__ import annotations
 import linecache
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from time import perf_counter_ns
 from types import FrameType
 from typing import Any, Protocol
 
 from stepscope.tracer.runtime.calls import GraphCall
+from stepscope.tracer.runtime.lock_holds import LockWait
 from stepscope.tracer.runtime.program_frames import is_compiled, is_ours, is_script, program_frame
 from stepscope.tracer.schema.steps import LineSamples, SampledLines
 
@@ -55,8 +57,10 @@ class GapLines:
         """Python's and the system's number of the thread that is sampled."""
         self._left_ns = self._since_ns = self._long_ns = self._long = 0
         self._places: dict[Place, int] = {}
-        self._pending: list[tuple[int, int, int]] = []
-        """Thread, time and number of the place of samples."""
+        self._pending: list[tuple[int, int, int, int]] = []
+        """Thread, time, number of the place, and time for which the lock was held, of samples."""
+        self._clock: int | None = None
+        """The clock of the time for which the sampled thread computes."""
         self._taken = 0
         self._sampler: threading.Thread | None = None
         self._ended = threading.Event()
@@ -87,7 +91,7 @@ class GapLines:
         """Handle the begin of an outermost call, in its thread."""
         left, self._left_ns = self._left_ns, 0
         if phase != "backward":
-            self._ident, self._thread = threading.get_ident(), threading.get_native_id()
+            self._follow(threading.get_ident())
         if left == 0 or self._sampler is not None or self._ended.is_set() or self._taken >= MOST_SAMPLES:
             return
         now = perf_counter_ns()
@@ -100,6 +104,11 @@ class GapLines:
                 )
                 self._sampler.start()
 
+    def _follow(self, ident: int) -> None:
+        if ident != self._ident:
+            self._ident, self._thread = ident, threading.get_native_id()
+            self._clock = time.pthread_getcpuclockid(ident) if hasattr(time, "pthread_getcpuclockid") else None
+
     def leave(self, call: GraphCall) -> None:
         """Handle the end of a call."""
         if call.parent is None:
@@ -107,9 +116,14 @@ class GapLines:
 
     def _run(self, ended: threading.Event) -> None:
         try:
-            while self._taken < MOST_SAMPLES and not ended.wait(self._interval_s):
-                if self._left_ns and not self._sink.running:
-                    self._take()
+            with LockWait() as lock:
+                while self._taken < MOST_SAMPLES:
+                    interval_s = self._interval_s
+                    lock.begin(self._clock, interval_s)
+                    if ended.wait(interval_s):
+                        break
+                    if self._left_ns and not self._sink.running:
+                        self._take(lock.end())
         except Exception as error:
             self._sink.failed("sampled lines", error)
         self.write()
@@ -118,7 +132,7 @@ class GapLines:
     def _interval_s(self) -> float:
         return EVERY_S if self._taken < FIRST_SAMPLES else LATER_EVERY_S
 
-    def _take(self) -> None:
+    def _take(self, held_ns: int) -> None:
         now = perf_counter_ns()
         place = place_of(sys._current_frames().get(self._ident))
         if not place:
@@ -128,7 +142,7 @@ class GapLines:
         if number is None:
             number = self._places[place] = len(self._places)
             self._tell(number, place)
-        self._pending.append((self._thread, now, number))
+        self._pending.append((self._thread, now, number, held_ns))
         if len(self._pending) >= BATCH:
             self.write()
 

@@ -268,3 +268,7 @@ class LineSamples(Record):
     ns: list[int]
     place: list[int]
     """The number of the stack of lines."""
+    held_ns: list[int] = field(default_factory=list)
+    """For how long (ns) the thread then had kept other threads from running, as Python code does until it calls
+    something that lets them run; 0 if it let them run already. It had come to its line only at the end of this time.
+    Older logs have an empty list."""

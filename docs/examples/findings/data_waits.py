@@ -1,8 +1,8 @@
 """The data set parses the text of a sample each time that it is asked for it, while the model waits.
 
 $ stepscope run data_waits.py
-warning: Waiting for the next batch of a DataLoader takes 95 % of a step (18.1 ms of 18.9 ms), mostly at
-data_waits.py:18
+warning: Waiting for the next batch of a DataLoader takes 95 % of a step (18.1 ms of 18.9 ms), mostly in
+Python code up to data_waits.py:18
 """
 
 import sys

@@ -6,7 +6,8 @@ import dis
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import CodeType, FrameType, SimpleNamespace
 from typing import Any, cast
 
@@ -37,6 +38,10 @@ class Sink:
         places = {one.place: one.code[-1] for one in self.found if isinstance(one, SampledLines)}
         return [places[place] for one in self.found if isinstance(one, LineSamples) for place in one.place]
 
+    @property
+    def held(self) -> list[int]:
+        return [held for one in self.found if isinstance(one, LineSamples) for held in one.held_ns]
+
 
 @pytest.fixture
 def sink() -> Iterator[Sink]:
@@ -51,6 +56,15 @@ def gaps(lines: GapLines, count: int, seconds: float) -> None:
         lines.enter(None)
         lines.leave(GraphCall(0, 0, None, None))
         time.sleep(seconds)  # the gap
+
+
+def keeps_the_lock() -> None:
+    sum(range(100_000))
+    time.sleep(0.0001)
+
+
+def lets_others_run() -> None:
+    time.sleep(0.001)
 
 
 def test_long_gaps_are_sampled(sink: Sink) -> None:
@@ -102,6 +116,22 @@ def test_a_process_that_forks_has_no_such_thread_until_the_next_long_gap(sink: S
     gaps(lines, LONG_GAPS, 0.01)
     lines.detach()
     assert len(sink.codes) > before
+
+
+@pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="the system does not tell delays")
+@pytest.mark.parametrize(("work", "least", "most"), [(keeps_the_lock, 0.5, 1), (lets_others_run, 0, 0.3)])
+def test_samples_say_for_how_long_the_thread_let_no_other_run(
+    sink: Sink, work: Callable[[], object], least: float, most: float
+) -> None:
+    lines = GapLines(sink)
+    gaps(lines, LONG_GAPS + 1, 0.01)
+    before = len(sink.held)
+    ended = time.monotonic() + 0.5
+    while time.monotonic() < ended:
+        work()
+    lines.detach()
+    held = [one > 0 for one in sink.held[before:]]
+    assert least <= sum(held) / len(held) <= most
 
 
 LOOP = """def loop(rows):

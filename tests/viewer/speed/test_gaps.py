@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +220,7 @@ def test_a_frame_that_reached_the_limit_tells_what_it_takes_since(opened: Open) 
     assert limited(1) == []
 
 
-def sampled(log: LogBuilder, *places: tuple[int, int]) -> LogBuilder:
+def sampled(log: LogBuilder, *places: tuple[int, int], held: Sequence[int] = ()) -> LogBuilder:
     """Add samples of stacks of two lines, from a place (ms) of each step of 20 ms on: its line, and how many."""
     log.record(SampledLines(0, ["/src/train.py"], [4], ["<module>"], ["zero()"]))
     for number, (line, _) in enumerate(places, 1):
@@ -231,7 +231,7 @@ def sampled(log: LogBuilder, *places: tuple[int, int]) -> LogBuilder:
     for step in range(10):
         numbers = [number for number, (_, count) in enumerate(places, 1) for _ in range(count)]
         ns = [MONOTONIC_NS + 20 * step * MS + at * MS for at in range(len(numbers))]
-        log.record(LineSamples([1] * len(numbers), ns, numbers))
+        log.record(LineSamples([1] * len(numbers), ns, numbers, [*held]))
     return log
 
 
@@ -243,6 +243,15 @@ def test_the_line_with_most_samples_is_named(opened: Open) -> None:
         "This is called at train.py:5: batch = tokenize(x)",
     ]
     assert (finding.source.file, finding.source.line) == ("/src/text.py", 30) if finding.source else False
+
+
+def test_a_line_to_which_the_thread_computed_is_not_said_to_take_the_time(opened: Open) -> None:
+    """As an operator of PyTorch after a loop in Python, during which no other thread runs."""
+    (finding,) = found(opened(sampled(training(before=12), (30, 9), (31, 2), held=[0, *[MS] * 8, 0, 0])))
+    assert finding.title.endswith("mostly in Python code up to text.py:30")
+    assert finding.proof[1].endswith("the time passes in the code up to and including this line.")
+    (finding,) = found(opened(sampled(training(before=12), (30, 9), (31, 2), held=[MS, *[0] * 8, MS, MS])))
+    assert finding.title.endswith("mostly at text.py:30")
 
 
 def test_several_lines_of_a_function_are_named_with_the_line_that_calls_it(opened: Open) -> None:

@@ -1,8 +1,9 @@
 """The program waits at least 15 % and 1 ms of each typical step for the next batch of a `torch.utils.data.DataLoader`.
 Typical steps are those of medium duration in which nothing was compiled; there must be four. The finding is a warning
 from 30 % on. If the loader has no worker processes, the program itself makes the batch in this time; the finding then
-names the line in which at least half of the samples of this time are, if the recorder took eight or more. Waits of
-threads other than that in which a step begins do not count: they fetch batches while graphs run."""
+names the line in which at least half of the samples of this time are, if the recorder took eight or more, or says that
+the time passes in Python code up to this line, if the thread could mostly not be seen before. Waits of threads other
+than that in which a step begins do not count: they fetch batches while graphs run."""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ from stepscope.viewer.text.formats import basename, plural
 
 def mostly(hot: HotLine | None) -> str:
     """Return text like ``, mostly at train.py:30``, or "" if no line is known."""
-    return f", mostly at {_place(hot.source)}" if hot is not None else ""
+    if hot is None:
+        return ""
+    return f", mostly {'in Python code up to' if hot.is_after else 'at'} {_place(hot.source)}"
 
 
 def samples_text(hot: HotLine | None) -> list[str]:
@@ -21,12 +23,20 @@ def samples_text(hot: HotLine | None) -> list[str]:
     function = f" in {source.function}" if source.function != "<module>" else ""
     code = f": {source.code}" if source.code else ""
     told = [f"In {samples} of this time the program is at {_place(source)}{function}{code}"]
+    if hot.is_after:
+        told.append(_AFTER)
     if hot.function is not None and hot.inside is not None:
         first, last = hot.inside
         lines = f"line {first}" if first == last else f"lines {first} to {last}"
         told.append(f"Most of these samples are in {lines} of {hot.function}.")
     callers = [line for line in hot.callers if line.code][-2:]
     return [*told, *[f"This is called at {_place(line)}: {line.code}" for line in reversed(callers)]]
+
+
+_AFTER = (
+    "Before most of these samples it computed in Python, and let other threads look only there: the time passes in the"
+    " code up to and including this line."
+)
 
 
 def _place(line: SourceLine) -> str:

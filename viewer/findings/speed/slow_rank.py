@@ -8,7 +8,7 @@ are left out if compiled graphs contain collectives, because waiting in them is 
 of medium duration in which nothing was compiled; each rank needs four. There is one finding per run, about the largest
 difference; it is a warning. It names where the rank spends this part: the kernel whose time differs most from that of
 the other ranks, the line of the graph break, that which waits for data, or the calls before and after its work, with
-the line of the program in which at least half of the samples of this time are."""
+the line of the program in which, or in Python code up to which, at least half of the samples of this time are."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ the thread computes for less than half; and there is no finding if a rank is slo
 wait for it. Where each call is a step, as in a server, waiting between the steps is no part of a step. Typical steps
 are those of medium duration in which nothing was compiled; there must be four. The finding names the lines of the
 calls, and the line of the program in which at least half of the samples of this time are, if the recorder took eight or
-more: it looks where the thread is once four such times were long. The times between the calls of loops, and those
+more: it looks where the thread is once four such times were long. It says that the time passes in Python code up to
+this line if the thread could mostly not be seen before. The times between the calls of loops, and those
 between their backward passes, are one finding. It is a warning from 50 % on. It says if the thread
 computes for less than half of the time from one call to the other. If a function runs there that a graph break keeps
 from being compiled, there is a finding of the kind break_in_hot_loop or synchronizing_call instead."""
