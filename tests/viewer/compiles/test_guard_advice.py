@@ -14,7 +14,19 @@ from stepscope.viewer.findings.compiles.guard_changes import GuardChange
     [
         ("x.size()[1]", ["4", "8"], "tensor 'x' size mismatch at index 1", "mark_dynamic(x, 1)"),
         ("x.size()[0]", ["8", "1"], "tensor 'x' size mismatch at index 0", "A size of 0 or 1 has a graph of its own"),
-        ("x.size()[0]", ["1", "8", "9"], "tensor 'x' size mismatch at index 0", "mark_dynamic(x, 0)"),
+        (
+            "x.size()[0]",
+            ["1", "8", "9"],
+            "tensor 'x' size mismatch at index 0",
+            "mark_dynamic(x, 0) before the first call with",
+        ),
+        (
+            "x.size()[0]",
+            ["0", "2", "3"],
+            "tensor 'x' size mismatch at index 0",
+            "sizes of 0 and 1 have graphs of their",
+        ),
+        ("x.size()[0]", ["2", "10"], "tensor 'x' size mismatch at index 0", "compiles one graph for all sizes."),
         ("x.stride()[0]", ["4", "8"], "tensor 'x' stride mismatch at index 0", ".contiguous()"),
         ("self.step", ["0", "1"], "self.step == 1", "allow_unspec_int_on_nn_module"),
         (

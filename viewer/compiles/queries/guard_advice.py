@@ -64,11 +64,17 @@ def advice(source: str, values: Sequence[str], guard: str) -> str | None:
 
 
 def _of_size(tensor: str, dimension: str, values: Sequence[str]) -> str:
-    if len({*values} - {"0", "1"}) < len({*values}) < 3:
+    has_small = not {"0", "1"}.isdisjoint(values)
+    if has_small and len({*values}) < 3:
         return _ALONE
+    first, sizes = (
+        ("the first call with a size of 2 or more", "such sizes; sizes of 0 and 1 have graphs of their own")
+        if has_small
+        else ("the first call", "sizes")
+    )
     return (
-        f"torch._dynamo.mark_dynamic({tensor}, {dimension}) before the first call, or torch.compile(..., dynamic=True),"
-        " compiles one graph for all sizes."
+        f"torch._dynamo.mark_dynamic({tensor}, {dimension}) before {first}, or torch.compile(..., dynamic=True),"
+        f" compiles one graph for all {sizes}."
     )
 
 
