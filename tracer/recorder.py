@@ -222,7 +222,7 @@ class Recorder(ContextDecorator):
     def enter(self, frame: object, phase: str | None) -> int:
         self._whole_calls.look()
         if not self.cuda_graphs.is_capturing():  # reading a gradient would break the capture
-            self._optimizers.gradients.look(phase)
+            self._optimizers.look(frame, phase)
         self._frozen.look()
         self._lines.enter(phase)
         return self.profiler.at_step(self._steps.on_call(frame, phase))
@@ -380,7 +380,7 @@ class Recorder(ContextDecorator):
         self.saver.after_fork(tensors_folder(self._log.writer.target))
         self.judge.after_fork()
         self.called = CallSites(self.write).look
-        for part in (self._optimizers.gradients, self._frozen, self._lines, self.red_zones):
+        for part in (self._optimizers, self._frozen, self._lines, self.red_zones):
             part.after_fork()
         self._problems.forget()
 

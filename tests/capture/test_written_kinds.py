@@ -127,6 +127,17 @@ def sharing(folder: Path) -> None:
     assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
 
 
+def clearing(folder: Path) -> None:
+    """Steps of an optimizer whose gradients are cleared between backward passes."""
+    code = (
+        "import torch; net = torch.nn.Linear(4, 4); f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
+        "part = lambda: (o.zero_grad(), f(torch.ones(2, 4)).sum().backward())\n"
+        "[(part(), part(), o.step()) for _ in range(6)]"
+    )
+    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
+    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
+
+
 def freezing(folder: Path) -> None:
     """A weight changes after the compile that made a constant of it, and that measured choices for its product."""
     code = (
@@ -229,6 +240,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "listing": (listing, "run graph launches untrained_parameters end"),
     "sharing": (sharing, "run graph launches shared_parameters end"),
+    "clearing": (clearing, "run graph launches cleared_gradients end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "keeping": (keeping, "run graph launches kept_results end"),
     "straying": (straying, "run graph launches red_zone_write end"),

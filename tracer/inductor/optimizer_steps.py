@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any
 
+from stepscope.tracer.inductor.cleared_gradients import ClearedWatch
 from stepscope.tracer.inductor.compat import optimizer_hook
 from stepscope.tracer.inductor.kept_gradients import GradientResets
 from stepscope.tracer.inductor.learning_rates import RateWatch
@@ -16,6 +17,7 @@ from stepscope.tracer.inductor.shared_parameters import SharedWatch
 from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import (
+    ClearedGradients,
     KeptGradients,
     LearningRate,
     LostUpdates,
@@ -27,6 +29,7 @@ from stepscope.tracer.schema.steps import (
 
 OptimizerRecord = (
     OptimizerStep
+    | ClearedGradients
     | KeptGradients
     | LearningRate
     | LostUpdates
@@ -41,7 +44,7 @@ LEAST_NS = 1_000_000
 class OptimizerSteps:
     """Calls a function at each end of an optimizer's `step`, and another one with the records of long steps, of
     learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer, of those whose
-    memory others share and, in the end, of gradients that were kept."""
+    memory others share and, in the end, of gradients that were kept, or cleared before a step used them."""
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class OptimizerSteps:
         self._began: dict[int, int] = {}
         """Begin (ns) of the step that runs, by thread."""
         self._handles: list[Any] = []
-        self.gradients = GradientResets(write, failed)
+        self._gradients, self._cleared = GradientResets(write, failed), ClearedWatch(write, failed)
         self._rates = RateWatch(write, failed)
         self._updates, self._missing = UpdateWatch(write, failed), GradientWatch(write, failed)
         self._untrained, self._shared = UntrainedWatch(write, failed), SharedWatch(write, failed)
@@ -65,17 +68,30 @@ class OptimizerSteps:
             register_optimizer_step_pre_hook(optimizer_hook(self._begin)),
             register_optimizer_step_post_hook(optimizer_hook(self._end)),
         ]
+        self._cleared.attach()
 
     def captured(self, module: Any) -> None:
         """Note the parameters that a captured graph takes from modules. Raises nothing."""
         self._untrained.captured(module)
         self._shared.captured(module)
+        self._cleared.captured(module)
+
+    def look(self, frame: object, phase: str | None) -> None:
+        """Note that a graph of a frame is called. Raises nothing."""
+        self._gradients.look(phase)
+        self._cleared.look(frame, phase)
+
+    def after_fork(self) -> None:
+        """Forget the steps of the parent, which tells of them."""
+        self._gradients.after_fork()
+        self._cleared.after_fork()
 
     def detach(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self.gradients.tell()
+        self._gradients.tell()
+        self._cleared.detach()
 
     def _begin(self, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._rates.begins(optimizer)
@@ -92,7 +108,8 @@ class OptimizerSteps:
         if began is not None and ended - began >= LEAST_NS:
             name, is_fused = type(optimizer).__name__, _is_fused(optimizer)
             self._write(OptimizerStep(thread, began, ended - began, name, is_fused, *calling_place()))
-        self.gradients.stepped(optimizer)
+        self._gradients.stepped(optimizer)
+        self._cleared.stepped(optimizer)
         self._updates.stepped(optimizer)
         self._shared.stepped(optimizer)
         self._on_end(optimizer)

@@ -38,6 +38,7 @@ _JUDGE = "verdicts on launches"
 _DATA = "waits for data"
 _FROZEN = "frozen weights that change"
 _AUTOTUNING = "what the autotuner measured"
+_CLEARED = "gradients that are cleared before they are used"
 _PROFILE = "operators of profiled steps"
 
 PRIVATE_NAMES = (
@@ -114,6 +115,7 @@ PRIVATE_NAMES = (
     PrivateName("torch._inductor.utils.get_dtype_size", RECORDING),
     PrivateName("torch.utils._ordered_set.OrderedSet", RECORDING),
     PrivateName("torch._inductor.freezing.freeze", _FROZEN),
+    PrivateName("torch._compile._disable_dynamo", _CLEARED),
     PrivateName("torch._guards.TracingContext", _FROZEN, ("try_get", "params_flat_unwrap_subclasses")),
     PrivateName("torch.nn.parallel.DistributedDataParallel", "replicated parameters", ("_comm_hooks",)),
     PrivateName("torch._dynamo.output_graph.OutputGraph", "graphs of backends other than Inductor"),

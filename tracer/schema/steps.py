@@ -119,6 +119,30 @@ class KeptGradients(Record):
 
 
 @dataclass(frozen=True)
+class ClearedGradients(Record):
+    """An optimizer of `torch.optim` whose `zero_grad` cleared gradients before a step had used them, as often before
+    each of several successive steps. Written when the recording ends."""
+
+    KIND: ClassVar[str] = "cleared_gradients"
+    TABLE: ClassVar[str | None] = "cleared_gradients"
+
+    name: str
+    """The class of the optimizer."""
+    steps: int
+    """The largest number of such steps."""
+    cleared: int
+    """How often unused gradients were cleared before each of them."""
+    steps_without: int
+    """The number of steps before which no unused gradients were cleared."""
+    zero_grad_file: str | None
+    """The place in the program that calls `zero_grad`."""
+    zero_grad_line: int | None
+    file: str | None
+    """The place in the program that calls `step`."""
+    line: int | None
+
+
+@dataclass(frozen=True)
 class LostUpdates(Record):
     """An optimizer of `torch.optim` whose steps left most elements of its parameters as they were, because the dtype of
     the parameters rounds the changes away. Elements of some parameters were compared over five steps."""

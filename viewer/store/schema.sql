@@ -184,6 +184,11 @@ CREATE TABLE kept_gradients (        -- optimizers after whose steps gradients w
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, kept BIGINT, cleared BIGINT,
     file VARCHAR, line BIGINT        -- the place that calls step
 );
+CREATE TABLE cleared_gradients (     -- optimizers whose zero_grad cleared gradients that no step had used
+    log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, cleared BIGINT, steps_without BIGINT,
+    zero_grad_file VARCHAR, zero_grad_line BIGINT,
+    file VARCHAR, line BIGINT        -- the place that calls step
+);
 CREATE TABLE lost_updates (          -- optimizers whose steps left most elements of their parameters as they were
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, dtype VARCHAR, parameters BIGINT, elements BIGINT, unchanged BIGINT,
     learning_rate DOUBLE,

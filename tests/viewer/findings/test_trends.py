@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import LearningRate, MissingGradients, SharedParameters, Steps, UntrainedParameters
+from stepscope.tracer.schema.steps import (
+    ClearedGradients,
+    LearningRate,
+    MissingGradients,
+    SharedParameters,
+    Steps,
+    UntrainedParameters,
+)
 from stepscope.viewer.findings import all_findings, kinds_of
 from stepscope.viewer.findings.values.climbs import climb_of
 from stepscope.viewer.findings.values.lost_update import is_lost, stop_of
@@ -265,6 +272,17 @@ def test_parameters_that_share_the_memory_of_trained_ones(
     assert finding.title.startswith(f"Each step of SGD (train.py:12) also changes teacher.0.weight{more}, which ")
     assert finding.proof[0].startswith("The same memory: teacher.0.weight with student.0.weight")
     assert len(finding.proof) == 2 + is_in_graph + is_written
+
+
+@pytest.mark.parametrize(("steps", "without", "is_told"), [(5, 0, True), (4, 0, False), (40, 4, True), (40, 5, False)])
+def test_gradients_that_are_cleared_before_a_step(opened: Open, steps: int, without: int, is_told: bool) -> None:
+    record = ClearedGradients("SGD", steps, 3, without, "/src/train.py", 9, "/src/train.py", 12)
+    findings = all_findings(opened(LogBuilder().record(run()).record(record).record(End("exit", 1))))
+    found = [one for one in findings if one.kind == "cleared_gradients"]
+    assert len(found) == is_told
+    for one in found:
+        assert (one.severity, one.source and one.source.line, one.evidence["passes"]) == ("info", 9, 4)
+        assert one.title.startswith("SGD (train.py:12) uses only the last of 4 backward passes before each step: zero_")
 
 
 def with_rates(

@@ -21,7 +21,8 @@ _COLUMNS = {
         "logs.path", "strings.text", "compiles.file", "compile_events.file", "saved_tensors.file", "data_waits.file",
         "judged_buffers.files", "call_sites.file", "kept_gradients.file", "lost_updates.file",
         "sampled_lines.files", "missing_gradients.file", "optimizer_steps.file", "learning_rates.file",
-        "untrained_parameters.file", "shared_parameters.file",
+        "untrained_parameters.file", "shared_parameters.file", "cleared_gradients.file",
+        "cleared_gradients.zero_grad_file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
@@ -31,7 +32,7 @@ _COLUMNS = {
         "lost_updates.name", "call_sites.function", "sampled_lines.functions",
         "missing_gradients.name", "learning_rates.name", "missing_gradients.names", "changed_frozen_weights.name",
         "untrained_parameters.name", "untrained_parameters.container", "untrained_parameters.names",
-        "shared_parameters.name", "shared_parameters.names", "shared_parameters.others",
+        "shared_parameters.name", "shared_parameters.names", "shared_parameters.others", "cleared_gradients.name",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
     "environment": ("process_ends.environment",),

@@ -1,0 +1,240 @@
+"""Notes gradients that `zero_grad` of an optimizer clears before a step has used them.
+
+Between two steps of an optimizer, the first call of `zero_grad` clears the gradients that the first step used, and what
+other backward passes have added to them. A later call clears gradients that no step has used, if a backward pass has
+run since the call before, if no optimizer has stepped and nothing has written to the parameter meanwhile, as the first
+half of a step of SAM does, and if the same compiled code computed the gradients that the second step uses. The gradient
+of one parameter is looked at; nothing is read from it. Programs that compute gradients of their inputs are left alone,
+since they clear those of the parameters on purpose. What a program that copies the gradients before means is not seen.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch._compile import _disable_dynamo
+from torch.nn import Parameter
+from torch.optim import Optimizer
+
+from stepscope.tracer.inductor.replicas import inputs_of_class
+from stepscope.tracer.runtime.program_frames import calling_place
+from stepscope.tracer.schema.steps import ClearedGradients
+
+LEAST_STEPS = 5
+"""Number of successive steps before each of which gradients are cleared as often."""
+MOST_OPTIMIZERS = 16
+_MOST_NODES = 1_000
+"""Number of nodes of autograd that are looked at for an input."""
+
+
+@dataclass
+class _Watched:
+    """An optimizer, and what has happened since its last step. Keeps no tensor alive."""
+
+    name: str
+    file: str | None
+    line: int | None
+    cleared_at: tuple[str | None, int | None] = None, None
+    place: tuple[int, int] | None = None
+    """Parameter group, and position in it, of the parameter whose gradient is looked at."""
+    before: tuple[Any, ...] | None = None
+    """State of the parameter and of its gradient after the last call of `zero_grad`; None before the first one."""
+    frames: set[object] = field(default_factory=set)
+    """Compiled functions whose backward passes have run since then."""
+    unused: list[frozenset[object]] = field(default_factory=list)
+    """The same for each call that cleared unused gradients."""
+    steps: int = 0
+    steps_without: int = 0
+    streak: int = 0
+    """Number of the last steps before each of which `times` calls cleared unused gradients."""
+    times: int = 0
+    longest: tuple[int, int] = 0, 0
+    """The longest streak, and its `times`."""
+
+    def clears(self, optimizer: Any, steps: int) -> None:
+        """Note that gradients are about to be cleared, after a number of steps of all optimizers."""
+        now = self.state(optimizer, steps)
+        if self.before is None or now is None or not self.frames:
+            return
+        if now[0] == self.before[0] and now[1] not in (None, self.before[1]):
+            self.unused.append(frozenset(self.frames))
+            if self.cleared_at[0] is None:
+                self.cleared_at = calling_place()
+
+    def cleared(self, optimizer: Any, steps: int) -> None:
+        self.before = self.state(optimizer, steps)
+        self.frames.clear()
+
+    def stepped(self, optimizer: Any) -> None:
+        gradient = getattr(self._parameter(optimizer), "grad", None)
+        is_alike = gradient is not None and all(one == self.frames for one in self.unused)
+        times = len(self.unused) if is_alike else 0
+        self.streak = self.streak + 1 if times == self.times else 1
+        self.times = times
+        if times:
+            self.longest = max(self.longest, (self.streak, times))
+        self.steps, self.steps_without = self.steps + 1, self.steps_without + (not times)
+        self.begin(optimizer, gradient)
+
+    def begin(self, optimizer: Any, gradient: Any = None) -> None:
+        """Forget what has happened before a step."""
+        self.before = None
+        self.unused.clear()
+        self.frames.clear()
+        if gradient is None:
+            self.place = _with_gradient(optimizer)
+
+    def state(self, optimizer: Any, steps: int) -> tuple[Any, ...] | None:
+        """Return what changes if the parameter is used, and what does if a backward pass adds to its gradient."""
+        parameter = self._parameter(optimizer)
+        if parameter is None:
+            return None
+        gradient = parameter.grad
+        written = None if gradient is None else (gradient.data_ptr(), gradient._version)
+        return (parameter.data_ptr(), parameter._version, steps), written
+
+    def _parameter(self, optimizer: Any) -> Any:
+        if self.place is None:
+            return None
+        group, position = self.place
+        parameters = [one for found in optimizer.param_groups[group : group + 1] for one in found["params"]]
+        return next(iter(parameters[position : position + 1]), None)
+
+
+class ClearedWatch:
+    """Watches `zero_grad` of optimizers, and writes a record of those before whose steps unused gradients were
+    cleared."""
+
+    def __init__(self, write: Callable[[ClearedGradients], None], failed: Callable[[str, BaseException], None]) -> None:
+        self._write, self._failed = write, failed
+        self._watched: WeakKeyDictionary[Any, _Watched] = WeakKeyDictionary()
+        self._ended: list[_Watched] = []
+        """All that were watched; an optimizer may be gone when the recording ends."""
+        self._steps = 0
+        self._wrapper: Any = None
+        self._original: Any = None
+        self._is_done = False
+
+    def attach(self) -> None:
+        """Wrap `Optimizer.zero_grad`, which Dynamo leaves to Python."""
+        if self._wrapper is not None:
+            return
+        self._original = original = Optimizer.zero_grad
+
+        @functools.wraps(original, updated=())  # Dynamo keeps its own wrapper in an attribute
+        def zero_grad(optimizer: Any, *arguments: Any, **named: Any) -> Any:
+            self._guarded(optimizer, _Watched.clears)
+            result = original(optimizer, *arguments, **named)
+            self._guarded(optimizer, _Watched.cleared)
+            return result
+
+        self._wrapper = _disable_dynamo(zero_grad)
+        Optimizer.zero_grad = self._wrapper  # type: ignore[method-assign]
+
+    def detach(self) -> None:
+        """Restore `zero_grad`, unless somebody else has wrapped it since, and write the records."""
+        if self._wrapper is not None and Optimizer.zero_grad is self._wrapper:
+            Optimizer.zero_grad = self._original  # type: ignore[method-assign]
+        self._wrapper = None
+        self._tell()
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Forget the steps of the parent, which tells of them."""
+        self._watched.clear()
+        self._ended.clear()
+
+    def captured(self, module: Any) -> None:
+        """Stop if a captured graph has inputs, other than parameters, whose gradients are computed. Raises nothing."""
+        if self._is_done:
+            return
+        try:
+            inputs = [one for _, one in inputs_of_class(module, torch.Tensor) if one.requires_grad]
+            self._is_done = any(map(_needs_other_gradients, inputs))
+        except Exception as error:
+            self._stop(error)
+
+    def look(self, frame: object, phase: str | None) -> None:
+        """Note that a backward pass of a compiled function begins."""
+        if phase == "backward" and not self._is_done:
+            for one in self._ended:
+                one.frames.add(frame)
+
+    def stepped(self, optimizer: Any) -> None:
+        """Note that an optimizer has stepped. Raises nothing."""
+        if self._is_done or self._wrapper is None:
+            return
+        try:
+            self._steps += 1
+            watched = self._watched.get(optimizer)
+            if watched is not None:
+                watched.stepped(optimizer)
+            elif len(self._ended) == MOST_OPTIMIZERS:
+                self._is_done = True
+            else:
+                watched = self._watched[optimizer] = _Watched(type(optimizer).__name__, *calling_place())
+                self._ended.append(watched)
+                watched.begin(optimizer)
+        except Exception as error:
+            self._stop(error)
+
+    def _guarded(self, optimizer: Any, note: Callable[[_Watched, Any, int], None]) -> None:
+        if self._is_done or self._wrapper is None:
+            return
+        try:
+            if (watched := self._watched.get(optimizer)) is not None:
+                note(watched, optimizer, self._steps)
+        except Exception as error:
+            self._stop(error)
+
+    def _tell(self) -> None:
+        """Write the records if the gradients of all optimizers were cleared as often, unlike those of adversaries."""
+        stepped = [one for one in self._ended if one.steps >= LEAST_STEPS]
+        is_alike = len({one.longest[1] for one in stepped}) == 1 and not self._is_done
+        for one in stepped if is_alike else ():
+            steps, times = one.longest
+            if steps >= LEAST_STEPS:
+                self._write(
+                    ClearedGradients(
+                        one.name, steps, times, one.steps_without, *one.cleared_at, one.file, one.line
+                    )
+                )  # fmt: skip
+
+    def _stop(self, error: Exception) -> None:
+        self._is_done = True
+        self._failed("gradients that are cleared", error)
+
+
+def _with_gradient(optimizer: Any) -> tuple[int, int] | None:
+    """Return the place of the first parameter whose gradient can be looked at."""
+    for group, parameters in enumerate(optimizer.param_groups):
+        for position, one in enumerate(parameters["params"]):
+            if type(one) in (Parameter, torch.Tensor) and type(one.grad) is torch.Tensor and _is_plain(one.grad):
+                return group, position
+    return None
+
+
+def _is_plain(gradient: Any) -> bool:
+    return gradient.layout is torch.strided and not gradient.is_inference()
+
+
+def _needs_other_gradients(tensor: Any) -> bool:
+    """Return whether gradients of a tensor that is no parameter are computed for this input of a graph."""
+    if tensor.grad_fn is None:
+        return True
+    waiting, seen = [tensor.grad_fn], set[Any]()
+    while waiting and len(seen) < _MOST_NODES:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        variable = getattr(node, "variable", None)
+        if variable is not None and type(variable) is torch.Tensor:
+            return True
+        waiting += [following for following, _ in node.next_functions]
+    return False
