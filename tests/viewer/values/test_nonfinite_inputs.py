@@ -9,8 +9,8 @@ import pytest
 from stepscope.viewer.redaction.proofs import without_values
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder
-from tests.logs.value_logs import NAN, Program, Stat, ValueLog
-from tests.viewer.values.test_nonfinite import only
+from tests.logs.value_logs import MASK, NAN, PLUS, Program, Stat, ValueLog
+from tests.viewer.values.test_nonfinite import found, only
 
 Open = Callable[[LogBuilder | bytes], Trace]
 
@@ -58,3 +58,17 @@ def test_what_a_custom_operator_leaves_unwritten_may_be_of_its_caller(opened: Op
     log = ValueLog(program)
     log.call(program, buf0=NAN)
     assert "which it or its caller allocates, as with torch.empty()" in only(opened, log).proof[-1]
+
+
+@pytest.mark.parametrize(
+    ("phase", "loss", "told"),
+    [("forward", Stat(numel=1, pinf=1), 1), ("inference", Stat(numel=1, pinf=1), 0), ("forward", PLUS, 0)],
+)
+def test_an_infinite_loss_of_masked_scores(opened: Open, phase: str, loss: Stat, told: int) -> None:
+    """A label whose score is masked makes the loss +inf; larger tensors may have what masks give."""
+    program = Program(phase=phase).launch("cpp_fused_where_0", ["primals_1"], ["buf0"], "cpp", ["aten.where"])
+    program.launch("cpp_fused_nll_loss_1", ["buf0"], ["buf1"], "cpp", ["aten.nll_loss_forward"])
+    log = ValueLog(program)
+    log.call(program, buf0=MASK, buf1=loss)
+    titles = [(one.severity, one.title) for one in found(opened, log)]
+    assert titles == [("critical", "+inf is produced by nll_loss (model.py:11) in step 0")] * told

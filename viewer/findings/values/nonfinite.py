@@ -6,8 +6,9 @@ writes an input of the graph whose earlier content was not read, the launch is w
 origin is unknown; if the same log has an earlier NaN, a later one of this sort counts as its effect, and there is no
 finding if the launch reads memory that nothing wrote (uninitialised_read) or another dtype than it has (misread_dtype).
 An infinity that caused no NaN is reported only if all inputs that were read are finite; -inf, in addition, only if the
-launch has no masking operator (where, masked_fill, full, triu, ...) or its kernel does not contain -inf. A NaN or
-infinite constant that the source of a kernel with finite inputs computes with, or a division by the constant 0, is
+launch has no masking operator (where, masked_fill, full, triu, ...) or its kernel does not contain -inf. The +inf of a
+single element that leaves the forward graph of a training, as a loss does, is reported also if inputs hold -inf. A NaN
+or infinite constant that the source of a kernel with finite inputs computes with, or a division by the constant 0, is
 reported as the cause, as are memory that nothing wrote, for which such code has NaN, and labels that a loss ignores
 altogether. The finding is critical if the call of the graph leaves the value behind, and a warning otherwise, or if the
 infinity may be meant: that of a logarithm or a division, a constant, and -inf whose origin is unknown. It is
@@ -41,6 +42,7 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.nonfinite import (
     Event,
+    infinite_scalars,
     infinity_made,
     launch_place,
     nan_came_in,
@@ -84,6 +86,7 @@ def _found(trace: Trace) -> tuple[list[Timed], dict[int, list[Finding]]]:
     cases.follow(nan_made(trace, _MOST_EVENTS), nan_came_in(trace, _MOST_EVENTS))
     cases.infinities(infinity_made(trace, _MOST_EVENTS, positive=True))
     cases.infinities(infinity_made(trace, _MOST_MASKS))
+    cases.losses(infinite_scalars(trace, _MOST_EVENTS))
     unwritten = {read.site for read in uninitialised_reads(trace) if not read.is_empty}
     for log, of_log in cases.by_log().items():
         own_cause = [case for case in of_log if case.how != "not known" or case.hop.flow.site not in unwritten]
@@ -261,6 +264,27 @@ class _Cases:
             case = Case(origin.first, origin.how, False, None, event.launches, set(event.in_steps))
             case.leaves = self.tracer.flows.leaves(origin.first.flow.call, text.is_infinite)
             self.cases[key] = case
+
+    def losses(self, made: list[Event]) -> None:
+        """Add the cases of single elements that leave a training's forward graph as +inf, also if a mask was read."""
+        for event in made:
+            key = (event.log, "only infinity", event.site)
+            row, is_forward = value_row(self.tracer.trace, event.value), self._is_forward(event.site)
+            if event.site in self._infinities or key in self.cases or not is_forward:
+                continue
+            first = self.tracer.origin(row, _is_infinite_scalar).first
+            how: How = "not known" if self.tracer.unread(first.flow) else "made"
+            case = Case(first, how, False, None, event.launches, set(event.in_steps))
+            case.leaves = self.tracer.flows.leaves(first.flow.call, _is_infinite_scalar)
+            if case.leaves:
+                self.cases[key] = case
+
+    def _is_forward(self, site: int) -> bool:
+        return self.tracer.phase(self.tracer.site(site).graph) == "forward"
+
+
+def _is_infinite_scalar(row: ValueRow) -> bool:
+    return row.numel == 1 and bool(row.positive_infinity)
 
 
 def _finding(trace: Trace, tracer: Tracer, case: Case, more: int) -> Timed:

@@ -140,6 +140,14 @@ def infinity_made(trace: Trace, most: int, *, positive: bool = False) -> list[Ev
     return _events(trace, _MADE.format(made=made, spared=nan, taint=taint, most_steps=MOST_STEPS), most)
 
 
+def infinite_scalars(trace: Trace, most: int) -> list[Event]:
+    """Return the first launch of each site that wrote +inf to a tensor of one element although no input is known to
+    have NaN or +inf."""
+    plus, nan = _POSITIVE.format(v="v"), _NAN.format(v="v")
+    made, taint = f"v.numel = 1 AND {plus}", f"({nan} OR {plus})"
+    return _events(trace, _MADE.format(made=made, spared=nan, taint=taint, most_steps=MOST_STEPS), most)
+
+
 def nan_came_in(trace: Trace, most: int) -> list[Event]:
     """Return the first launch of each argument that had NaN when its call first read it, inputs of calls included."""
     return _events(trace, _CAME_IN, most)
