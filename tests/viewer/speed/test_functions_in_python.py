@@ -13,6 +13,7 @@ from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, UNIX_NS, LogBuilder, compile_records, graph, run
+from tests.viewer.speed.test_gaps import looped
 
 Open = Callable[[LogBuilder | bytes], Trace]
 MS = 1_000_000
@@ -41,12 +42,15 @@ def training(before: int, between: int, given_up_at: int) -> LogBuilder:
         log.record(Launches(calls, [0, 0], [first, second], [first + MS, second + MS]))
         log.record(StepMarks(["optimizer"], [0], ["AdamW"], [1], [end]))
     log.record(End("exit", end))
-    compile_records(compile_records(log, 0, 0), 1, 0)
+    return given_up(compile_records(compile_records(log, 0, 0), 1, 0), given_up_at)
+
+
+def given_up(log: LogBuilder, at_ms: int) -> LogBuilder:
     log.artifact("dynamo_graph_break_reason", REASON, "string", frame_id=3, frame_compile_id=0, attempt=0)
     metrics = {
         "fail_type": "Unsupported", "fail_reason": "no\n  Explanation: none", "has_guarded_code": False,
         "co_name": "search", "co_filename": "/src/model.py", "co_firstlineno": 3,
-        "start_time_us": (UNIX_NS + given_up_at * MS) // 1000, "duration_us": 10,
+        "start_time_us": (UNIX_NS + at_ms * MS) // 1000, "duration_us": 10,
     }  # fmt: skip
     return log.torch("compilation_metrics", metrics, frame_id=3, frame_compile_id=0, attempt=0)
 
@@ -65,6 +69,13 @@ def test_a_costly_function_is_one_finding(opened: Open, before: int, between: in
         "Code that is not compiled takes 60 % of a step (12.0 ms of 20.0 ms), because the graph break in"
         " model.py:5 makes Python run all of search (model.py:3)"
     )
+
+
+def test_a_function_that_python_runs_is_the_probable_cause_between_backward_passes(opened: Open) -> None:
+    findings = all_findings(opened(given_up(looped(4, 6), 1)))
+    (finding,) = [one for one in findings if one.kind == "uncompiled_work"]
+    assert finding.title.endswith("probably in the backward pass of search (model.py:3), run by Python as a whole")
+    assert finding.proof[0] == "Python runs all of search (model.py:3) because of the graph break at model.py:5."
 
 
 @pytest.mark.parametrize(("before", "between", "given_up_at"), [(1, 0, 0), (0, 1, 5)], ids=["first", "between"])

@@ -13,13 +13,15 @@ more: it looks where the thread is once four such times were long. It says that 
 this line if the thread could mostly not be seen before. The times between the calls of loops, and those
 between their backward passes, are one finding. It is a warning from 50 % on. It says if the thread
 computes for less than half of the time from one call to the other. If a function runs there that a graph break keeps
-from being compiled, there is a finding of the kind break_in_hot_loop or synchronizing_call instead."""
+from being compiled, there is a finding of the kind break_in_hot_loop or synchronizing_call instead. Between backward
+passes the finding names such functions as the probable cause, because their backward passes run there."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 
+from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
 from stepscope.viewer.findings.speed import slow_rank
 from stepscope.viewer.findings.speed.costly_gaps import costly_gaps
@@ -29,7 +31,7 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.speed.queries.gap_lines import MOST, HotLine, hot_line
 from stepscope.viewer.speed.queries.gaps import GapCost
 from stepscope.viewer.speed.rows import RunSplit
-from stepscope.viewer.text.formats import format_ns
+from stepscope.viewer.text.formats import basename, format_ns, plural
 
 SUMMARY = "Code that is not compiled takes much of each step"
 
@@ -76,15 +78,17 @@ def _finding(evidence: Evidence, run: RunSplit, costs: Sequence[GapCost], part_n
     also = "".join(f" and at {place}" for place in places)
     near = cost.after if cost.kind == "outside" else cost.before
     hot = hot_line(evidence.trace, run.log, cost.spans)
+    is_most = 2 * cost.part_ns >= part_ns
+    in_python = _run_by_python(evidence, run, cost) if is_most else []
     source = hot.source if hot else near.source if near else None
     return Finding(
         kind="uncompiled_work",
         severity="warning" if part_ns >= WARNING_SHARE * run.typical_ns else "info",
         title=f"Work outside of compiled code takes {amount(part_ns, run.typical_ns)}, {cost.where}{also}"
-        f"{mostly(hot) if 2 * cost.part_ns >= part_ns else ''}",
+        f"{_cause(in_python) or (mostly(hot) if is_most else '')}",
         rule=rule_of(__doc__),
         evidence={**facts_of(run, part_ns), "times": cost.times},
-        proof=_proof(cost, hot),
+        proof=[*map(_because, in_python), *_proof(cost, hot, "other threads" if in_python else "a disk")],
         page=step_page(evidence, run),
         rank=run.rank,
         log=run.log,
@@ -92,7 +96,26 @@ def _finding(evidence: Evidence, run: RunSplit, costs: Sequence[GapCost], part_n
     )
 
 
-def _proof(cost: GapCost, hot: HotLine | None) -> list[str]:
+def _run_by_python(evidence: Evidence, run: RunSplit, cost: GapCost) -> list[CompileEvent]:
+    """Return the graph breaks because of which Python runs whole functions, if backward passes may run in a gap."""
+    if cost.before is None or cost.after is None or {cost.before.phase, cost.after.phase} != {"backward"}:
+        return []
+    events = evidence.compile_events("graph_break")
+    given_up = [event for event in events if event.log == run.log and event.status == "fallback" and event.source]
+    return [same[0] for same in grouped(given_up, lambda event: (event.frame, event.file, event.line))]
+
+
+def _cause(in_python: Sequence[CompileEvent]) -> str:
+    names = list(dict.fromkeys(event.name for event in in_python))
+    others = f" and {plural(len(names) - 1, 'other function')}" if len(names) > 1 else ""
+    return f", probably in the backward pass of {names[0]}{others}, run by Python as a whole" if names else ""
+
+
+def _because(event: CompileEvent) -> str:
+    return f"Python runs all of {event.name} because of the graph break at {basename(event.file or '')}:{event.line}."
+
+
+def _proof(cost: GapCost, hot: HotLine | None, awaited: str) -> list[str]:
     told = [*samples_text(hot), *([_MANY.format(cost.times)] if cost.times > 1 else [])]
     if cost.waited_ns > cost.part_ns:
         told.append(
@@ -100,11 +123,12 @@ def _proof(cost: GapCost, hot: HotLine | None) -> list[str]:
             " machine; this time is not counted."
         )
     elif hot is not None and cost.computed_ns is not None and cost.computed_ns < MOST * cost.part_ns:
-        told.append(_WAITS.format(f"for {format_ns(cost.computed_ns)} of it" if cost.computed_ns else "hardly"))
+        computed = f"for {format_ns(cost.computed_ns)} of it" if cost.computed_ns else "hardly"
+        told.append(_WAITS.format(computed, awaited))
     return [*told, _OWN.format(format_ns(cost.own_ns))] if cost.own_ns >= LEAST_TOLD_NS else told
 
 
-_WAITS = "The thread computes {}; otherwise it waits there, for example for a disk or for a core of the machine."
+_WAITS = "The thread computes {}; otherwise it waits there, for example for {} or for a core of the machine."
 _OWN = "The recorder itself takes about {} per step in this time, which is not counted."
 _MANY = (
     "This happens {:,} times in a step. Each time Dynamo also checks the guards of the next call; one compiled function"
