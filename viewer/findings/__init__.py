@@ -23,7 +23,7 @@ _OF_RECORDERS = (
     "values.exploding_values", "values.parameter_jump", "values.lost_update", "values.dead_activation",
     "values.kept_gradients", "values.missing_gradients", "values.untrained_parameters", "values.shared_parameters",
     "values.cleared_gradients", "values.vanished_rate", "values.rounded_eps", "values.left_in_eval",
-    "values.loss_input", "values.changed_outside", "values.frozen_weight",
+    "values.loss_input", "values.unsigned_difference", "values.changed_outside", "values.frozen_weight",
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
     "memory.reference_cycle",
     "crash.crash", "crash.exception", "crash.raised_call", "logs.not_recorded",

@@ -1,4 +1,4 @@
-"""Reads the operations in the text of a graph of Dynamo."""
+"""Queries the graphs of Dynamo, and reads the operations in their text."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from stepscope.viewer.graphs.queries.signatures import placeholders
 from stepscope.viewer.graphs.rows import SourceLine, commented_lines
+from stepscope.viewer.store import sql
+from stepscope.viewer.store.trace import Trace
 
+_GRAPHS = """
+    SELECT g.log, g.compile_id, min(g.graph) AS graph, max(d.record) AS record, min(c.step) AS step,
+           min(c.start_ns) AS start_ns
+    FROM graphs g JOIN records d ON d.log = g.log AND d.compile_id = g.compile_id AND d.event = 'dynamo_output_graph'
+    JOIN (SELECT graph, arg_min(step, call) AS step, min(start_ns) AS start_ns FROM calls GROUP BY graph
+          HAVING count(*) >= $1) c ON c.graph = g.graph
+    GROUP BY g.log, g.compile_id ORDER BY g.log, graph
+"""
 _FORWARD = re.compile(r"^[ \t]*def forward\(", re.MULTILINE)
 _STATEMENT = re.compile(r"\s+(\w+)(?:: \"([^\"]*)\")? = ([^;]+)")
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
@@ -19,6 +30,28 @@ _OPERATOR = re.compile(r" (\*\*|//|[-+*/@%&|<>]) ")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?! ?=)")
 """A name other than that of an argument."""
 _RETURNED = re.compile(r"^[ \t]*return (.*)$", re.MULTILINE)
+
+
+class DynamoGraph(NamedTuple):
+    """The graph of Dynamo of a compile that has calls."""
+
+    log: int
+    compile_id: str
+    graph: int
+    """The first graph of the compile that was called."""
+    record: int
+    """The record with the text."""
+    step: int
+    """The step of the first call."""
+    start_ns: int
+
+    def text(self, trace: Trace) -> str:
+        return trace.payload(self.record).decode("utf-8", "replace")
+
+
+def dynamo_graphs(trace: Trace, calls: int = 1) -> list[DynamoGraph]:
+    """Return the graphs of Dynamo of which a part was called at least so many times."""
+    return sql.records(DynamoGraph, trace, _GRAPHS, [calls])
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from stepscope.viewer.graphs.queries.dynamo_nodes import Node, Nodes, functions, nodes_of
+from stepscope.viewer.graphs.queries.dynamo_nodes import Node, Nodes, dynamo_graphs, functions, nodes_of
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
-_GRAPHS = """
-    SELECT g.log, min(g.graph) AS graph, max(d.record) AS dynamo, min(c.step) AS step, min(c.start_ns) AS start_ns
-    FROM graphs g JOIN records d ON d.log = g.log AND d.compile_id = g.compile_id AND d.event = 'dynamo_output_graph'
-    JOIN (SELECT graph, arg_min(step, call) AS step, min(start_ns) AS start_ns FROM calls GROUP BY graph) c
-      ON c.graph = g.graph
-    GROUP BY g.log, g.compile_id ORDER BY g.log, graph
-"""
 _WHOLE = re.compile(r"(?:\.(?:mean|sum)\(\)|torch\.(?:mean|sum)\(\w+\))")
 """A reduction to one number."""
 _INPUT = re.compile(r"\binput ?= ?(\w+)")
@@ -73,10 +65,19 @@ class LossInput:
 
 def loss_inputs(trace: Trace) -> Iterator[LossInput]:
     """Yield the losses in the order of their graphs."""
-    for log, graph, dynamo, step, start_ns in sql.rows(trace, _GRAPHS):
-        for mistake, loss, given, size in mistakes(trace.payload(dynamo).decode("utf-8", "replace")):
+    for of in dynamo_graphs(trace):
+        for mistake, loss, given, size in mistakes(of.text(trace)):
             yield LossInput(
-                log, graph, step, start_ns, mistake, loss.function, given.function, loss.source, given.source, size
+                of.log,
+                of.graph,
+                of.step,
+                of.start_ns,
+                mistake,
+                loss.function,
+                given.function,
+                loss.source,
+                given.source,
+                size,
             )
 
 

@@ -6,20 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from stepscope.viewer.graphs.queries.dynamo_nodes import functions, nodes_of
+from stepscope.viewer.graphs.queries.dynamo_nodes import dynamo_graphs, functions, nodes_of
 from stepscope.viewer.graphs.queries.program_names import names_of_dynamo
 from stepscope.viewer.graphs.rows import SourceLine, commented_lines
-from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
-_GRAPHS = """
-    SELECT g.log, g.compile_id, min(g.graph) AS graph, max(d.record) AS dynamo, min(c.step) AS step,
-           min(c.start_ns) AS start_ns
-    FROM graphs g JOIN records d ON d.log = g.log AND d.compile_id = g.compile_id AND d.event = 'dynamo_output_graph'
-    JOIN (SELECT graph, arg_min(step, call) AS step, min(start_ns) AS start_ns FROM calls GROUP BY graph
-          HAVING count(*) >= $1) c ON c.graph = g.graph
-    GROUP BY g.log, g.compile_id ORDER BY g.log, graph
-"""
 LEAST_CALLS = 3
 LEAST_FACTOR = 0.5
 """An average that follows values nearer to it than this, relative to its magnitude, is not told."""
@@ -57,15 +48,15 @@ class RoundedAverage:
 
 def rounded_averages(trace: Trace) -> Iterator[RoundedAverage]:
     """Yield the averages in the order of their graphs, those of one line, dtype and weight together."""
-    for log, compile_id, graph, dynamo, step, start_ns in sql.rows(trace, _GRAPHS, [LEAST_CALLS]):
+    for of in dynamo_graphs(trace, LEAST_CALLS):
         groups: dict[tuple[str, float, SourceLine | None], list[str]] = {}
-        for name, dtype, weight, source in averages(trace.payload(dynamo).decode("utf-8", "replace")):
+        for name, dtype, weight, source in averages(of.text(trace)):
             groups.setdefault((dtype, weight, source), []).append(name)
-        names = names_of_dynamo(trace, log, compile_id, dynamo) if groups else {}
+        names = names_of_dynamo(trace, of.log, of.compile_id, of.record) if groups else {}
         for (dtype, weight, source), inputs in groups.items():
             known = tuple(names[one].name or "" if one in names else "" for one in inputs)
             factor = factor_of(dtype, weight)
-            yield RoundedAverage(log, graph, step, start_ns, known, dtype, weight, factor, source)
+            yield RoundedAverage(of.log, of.graph, of.step, of.start_ns, known, dtype, weight, factor, source)
 
 
 def factor_of(dtype: str, weight: float) -> float:

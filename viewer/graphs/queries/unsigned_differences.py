@@ -1,0 +1,59 @@
+"""Queries differences of unsigned integers that are converted afterwards, from the graphs of Dynamo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stepscope.viewer.graphs.queries.dynamo_nodes import Node, dynamo_graphs, functions, nodes_of
+from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.store.trace import Trace
+
+_UNSIGNED = {"u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64"}
+_DTYPES = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32"}
+_DIFFERENCES = {"-", "sub", "subtract"}
+
+
+@dataclass(frozen=True)
+class UnsignedDifference:
+    """A difference of two tensors of an unsigned dtype."""
+
+    log: int
+    graph: int
+    step: int
+    """The step of the first call of the graph."""
+    start_ns: int
+    dtype: str
+    converted_to: str
+    """The dtype of the operation that uses the difference, such as ``float32``; ``abs`` for its absolute value."""
+    source: SourceLine | None
+
+
+def unsigned_differences(trace: Trace) -> Iterator[UnsignedDifference]:
+    """Yield the differences in the order of their graphs."""
+    for of in dynamo_graphs(trace):
+        for node, converted_to in differences(of.text(trace)):
+            dtype = _UNSIGNED[node.dtype or ""]
+            yield UnsignedDifference(of.log, of.graph, of.step, of.start_ns, dtype, converted_to, node.source)
+
+
+def differences(graph: str) -> Iterator[tuple[Node, str]]:
+    """Yield the differences of unsigned tensors in the text of a graph of Dynamo that are converted to another dtype,
+    or whose absolute value is taken, with that dtype or ``abs``."""
+    for function in functions(graph):
+        nodes = nodes_of(function)
+        found: dict[str, Node] = {}
+        for node in nodes.values():
+            operands = [nodes[name] for name in node.operands]
+            if node.function in _DIFFERENCES and node.dtype in _UNSIGNED and _are_two_unsigned(operands):
+                found[node.name] = node
+            used = [found.pop(name) for name in node.operands if name in found and _shows_sign(node)]
+            yield from ((one, "abs" if node.function == "abs" else _DTYPES[node.dtype or ""]) for one in used)
+
+
+def _are_two_unsigned(operands: list[Node]) -> bool:
+    return len(operands) == 2 and all(one.dtype in _UNSIGNED for one in operands)
+
+
+def _shows_sign(node: Node) -> bool:
+    return node.function == "abs" or node.dtype in _DTYPES
