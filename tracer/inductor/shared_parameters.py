@@ -151,9 +151,10 @@ class SharedWatch:
 def _pairs(everything: list[Any], trained: dict[_Place, Any]) -> list[tuple[_Owned, _Owned]]:
     """Return the parameters of modules that an optimizer trains, with each one that shows the same memory and that no
     optimizer trains."""
-    optimizers = [one for one in everything if issubclass(type(one), Optimizer)]
+    found = [one for one in everything if issubclass(type(one), (Module, Optimizer))]
+    optimizers = [one for one in found if issubclass(type(one), Optimizer)]
     held = {id(one) for optimizer in optimizers for one in _parameters(optimizer) if one.requires_grad}
-    modules = [one for one in everything if issubclass(type(one), Module) and "_modules" in one.__dict__]
+    modules = [one for one in found if issubclass(type(one), Module) and "_modules" in one.__dict__]
     owners, others = dict[_Place, tuple[Any, str]](), dict[int, tuple[_Place, Any, str]]()
     for module, key, one in _registered(modules):
         place = _place(one)
@@ -164,8 +165,8 @@ def _pairs(everything: list[Any], trained: dict[_Place, Any]) -> list[tuple[_Own
     if not others:
         return []
     named = _Names(modules)
-    found = [(owners[place], (module, key)) for place, module, key in others.values() if place in owners]
-    return [(named.owned(*owner), named.owned(*other)) for owner, other in found]
+    pairs = [(owners[place], (module, key)) for place, module, key in others.values() if place in owners]
+    return [(named.owned(*owner), named.owned(*other)) for owner, other in pairs]
 
 
 class _Names:
