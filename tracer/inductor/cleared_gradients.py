@@ -21,6 +21,7 @@ from torch._compile import _disable_dynamo
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
+from stepscope.tracer.inductor.compat import without_modes
 from stepscope.tracer.inductor.replicas import inputs_of_class
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import ClearedGradients
@@ -94,9 +95,10 @@ class _Watched:
         parameter = self._parameter(optimizer)
         if parameter is None:
             return None
-        gradient = parameter.grad
-        written = None if gradient is None else (gradient.data_ptr(), gradient._version)
-        return (parameter.data_ptr(), parameter._version, steps), written
+        with without_modes():
+            gradient = parameter.grad
+            written = None if gradient is None else (gradient.data_ptr(), gradient._version)
+            return (parameter.data_ptr(), parameter._version, steps), written
 
     def _parameter(self, optimizer: Any) -> Any:
         if self.place is None:
@@ -154,8 +156,9 @@ class ClearedWatch:
         if self._is_done:
             return
         try:
-            inputs = [one for _, one in inputs_of_class(module, torch.Tensor) if one.requires_grad]
-            self._is_done = any(map(_needs_other_gradients, inputs))
+            if inputs := [one for _, one in inputs_of_class(module, torch.Tensor)]:
+                with without_modes():
+                    self._is_done = any(_needs_other_gradients(one) for one in inputs if one.requires_grad)
         except Exception as error:
             self._stop(error)
 
@@ -173,13 +176,15 @@ class ClearedWatch:
             self._steps += 1
             watched = self._watched.get(optimizer)
             if watched is not None:
-                watched.stepped(optimizer)
+                with without_modes():
+                    watched.stepped(optimizer)
             elif len(self._ended) == MOST_OPTIMIZERS:
                 self._is_done = True
             else:
                 watched = self._watched[optimizer] = _Watched(type(optimizer).__name__, *calling_place())
                 self._ended.append(watched)
-                watched.begin(optimizer)
+                with without_modes():
+                    watched.begin(optimizer)
         except Exception as error:
             self._stop(error)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -64,7 +65,8 @@ class _Found:
 
     def now(self) -> list[int | None]:
         others = [other.parameter() for _, other in self.pairs]
-        return [one._version if one is not None else None for one in others]
+        with without_modes():
+            return [one._version if one is not None else None for one in others]
 
 
 class SharedWatch:
@@ -85,10 +87,13 @@ class SharedWatch:
             return
         try:
             first: dict[_Place, Any] = {}
-            for _, one in (*inputs_of_class(module, Parameter), *inputs_of_class(module, torch.Tensor)):
-                is_second = _is_plain(one) and first.setdefault(_place(one), one) is not one
-                if is_second and len(self._in_graph) < _MOST_KNOWN:
-                    self._in_graph[_place(one)] = StorageWeakRef(one.untyped_storage())  # type: ignore[no-untyped-call]
+            inputs = [*inputs_of_class(module, Parameter), *inputs_of_class(module, torch.Tensor)]
+            with without_modes() if inputs else nullcontext():
+                for _, one in inputs:
+                    is_second = _is_plain(one) and first.setdefault(_place(one), one) is not one
+                    if is_second and len(self._in_graph) < _MOST_KNOWN:
+                        memory = StorageWeakRef(one.untyped_storage())  # type: ignore[no-untyped-call]
+                        self._in_graph[_place(one)] = memory
         except Exception as error:
             self._stop(error)
 

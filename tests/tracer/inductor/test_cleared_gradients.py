@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 from torch.optim import SGD, Optimizer
+from torch.overrides import TorchFunctionMode
 
 from stepscope.tracer.inductor.cleared_gradients import LEAST_STEPS, MOST_OPTIMIZERS, ClearedWatch
 from stepscope.tracer.schema.steps import ClearedGradients
@@ -52,6 +53,18 @@ def recording() -> Iterator[_Recording]:
     yield (started := _Recording())
     started.watch.detach()
     assert Optimizer.zero_grad is original
+
+
+class _Calls(TorchFunctionMode):
+    """What a mode of the program sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(function)
+        return function(*args, **(kwargs or {}))
 
 
 def model() -> tuple[nn.Linear, SGD]:
@@ -243,6 +256,26 @@ def test_zero_grad_keeps_its_signature_and_its_exceptions(recording: _Recording)
         optimizer.zero_grad(none=True)  # type: ignore[call-arg]
     optimizer.zero_grad(False)
     assert recording.end() == []
+
+
+def test_modes_of_the_program_see_only_its_own_calls(recording: _Recording) -> None:
+    net, optimizer = model()
+    recording.watch.stepped(optimizer)
+    recording.backward(loss_of(net))
+    recording.watch.stepped(optimizer)
+    graph = captured(torch.ones(3))
+    with _Calls() as looks:
+        for _ in range(2):
+            recording.watch.stepped(optimizer)
+        recording.watch.captured(graph)
+    assert looks.seen == []
+    with _Calls() as watched:
+        optimizer.zero_grad()
+    recording.end()
+    torch.autograd.backward(loss_of(net))
+    with _Calls() as alone:
+        optimizer.zero_grad()
+    assert len(watched.seen) == len(alone.seen) > 0
 
 
 def test_a_wrapper_of_another_library_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from stepscope.tracer.inductor.shared_parameters import MOST_OPTIMIZERS, TELL, SharedWatch
 from stepscope.tracer.schema.steps import SharedParameters
@@ -166,6 +167,25 @@ def test_inference_tensors_captured_graphs_and_few_steps_are_not_told() -> None:
     del teacher
     gc.collect()
     assert looked_at(sgd(student)) == []
+
+
+def test_modes_of_the_program_see_nothing() -> None:
+    class Calls(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise AssertionError(function)
+
+    student, teacher = sharing()
+    found: list[SharedParameters] = []
+    watch, optimizer = SharedWatch(found.append, failed), sgd(student)
+    for one in student.parameters():
+        one.grad = torch.ones_like(one)
+    graph = captured(*student.parameters(), *teacher.parameters())
+    with Calls():
+        watch.captured(graph)
+        for _ in range(TELL):
+            watch.begins(optimizer)
+            watch.stepped(optimizer)
+    assert [one.is_in_graph for one in found] == [True]
 
 
 def test_many_optimizers_end_the_search() -> None:
