@@ -91,7 +91,7 @@ class GapLines:
         """Handle the begin of an outermost call, in its thread."""
         left, self._left_ns = self._left_ns, 0
         if phase != "backward":
-            self._follow(threading.get_ident())
+            self._follow()
         if left == 0 or self._sampler is not None or self._ended.is_set() or self._taken >= MOST_SAMPLES:
             return
         now = perf_counter_ns()
@@ -104,9 +104,11 @@ class GapLines:
                 )
                 self._sampler.start()
 
-    def _follow(self, ident: int) -> None:
-        if ident != self._ident:
-            self._ident, self._thread = ident, threading.get_native_id()
+    def _follow(self) -> None:
+        thread = threading.get_native_id()
+        if thread != self._thread:  # Python's number may be that of a thread that has ended
+            self._ident = ident = threading.get_ident()
+            self._thread = thread
             self._clock = time.pthread_getcpuclockid(ident) if hasattr(time, "pthread_getcpuclockid") else None
 
     def leave(self, call: GraphCall) -> None:

@@ -79,6 +79,22 @@ def test_long_gaps_are_sampled(sink: Sink) -> None:
     )  # fmt: skip
 
 
+def test_samples_name_the_thread_of_each_call(sink: Sink) -> None:
+    """A thread per request; Python's number of one that has ended is used again."""
+    lines, threads = GapLines(sink), set[int]()
+
+    def request() -> None:
+        threads.add(threading.get_native_id())
+        gaps(lines, LONG_GAPS + 4, 0.02)
+
+    for _ in range(3):
+        thread = threading.Thread(target=request)
+        thread.start()
+        thread.join()
+    lines.detach()
+    assert {one for batch in sink.found if isinstance(batch, LineSamples) for one in batch.thread} == threads
+
+
 def test_nothing_is_sampled_without_long_gaps(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gap_lines, "LEAST_NS", 60_000_000_000)
     lines = GapLines(sink)
