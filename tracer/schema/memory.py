@@ -272,8 +272,8 @@ class Growth(Record):
     freed_by_collection: list[bool | None]
     """Whether a full garbage collection freed the storage; None if there was no collection."""
     tensor_bytes: list[int | None] = field(default_factory=list)
-    """The bytes of the elements of the largest tensor in the storage; None if no tensor was searched or found. It is
-    less than the storage's bytes if only views of a part are left. Older logs have an empty list."""
+    """The bytes of the elements that tensors show which were found in the storage; None if none was searched or found.
+    They are less than the storage's bytes if only views of a part are left. Older logs have an empty list."""
 
 
 @dataclass(frozen=True)

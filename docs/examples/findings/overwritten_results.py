@@ -2,8 +2,8 @@
 last one.
 
 $ stepscope run overwritten_results.py
-warning: 7 results of earlier calls, held by a list of 7 in frames of __main__, share the memory of self.frame (arg0_1),
-which each call overwrites (overwritten_results.py:26)
+warning: 7 kept tensors, held by a list of 7 in frames of __main__, share the memory of self.frame (arg0_1), which each
+call overwrites (overwritten_results.py:24)
 """
 
 import sys

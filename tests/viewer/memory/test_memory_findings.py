@@ -234,8 +234,8 @@ def test_a_view_that_keeps_a_storage(opened: Open, tensor_bytes: int | None, is_
     left = growth(losses(range(4)), ["list of 4 in keep of __main__"], tensor_bytes=tensor_bytes)
     (finding,) = all_findings(opened(training(5, keep=99).record(left)))
     told = (
-        f"The largest tensor that is left of buf2 is a view of {tensor_bytes} B, which keeps the whole storage of 64 B;"
-        " a clone() of it would let the storage be freed"
+        f"Only views of {tensor_bytes} B are left of each storage of buf2, which has 64 B; a clone() of them would let"
+        " the storage be freed"
     )
     assert finding.proof[1:] == ([told] if is_told else [])
 

@@ -49,7 +49,7 @@ class Held:
     words: list[str]
     """Descriptions of the holders, such as ``list of 3 in keep of __main__``; empty if they were not found."""
     tensor_bytes: int = 0
-    """Bytes of the elements of the largest tensor that was found in the storage; 0 if none was."""
+    """Bytes of the elements that the tensors show which were found in the storage; 0 if none was."""
 
 
 def find_holders(storages: Sequence[torch.UntypedStorage], seconds: float = SECONDS) -> list[list[str]]:
@@ -150,7 +150,8 @@ class _Search:
         self._ours: set[int] = {id(storages)}
         self._found: list[set[str]] = [set() for _ in storages]
         self._saved: list[set[str]] = [set() for _ in storages]
-        self._tensor_bytes = [0] * len(storages)
+        self._shown: list[dict[object, int]] = [{} for _ in storages]
+        """Bytes of the found tensors by what they show."""
 
     def run(self, held: list[Held]) -> None:
         if not self._wanted:
@@ -173,7 +174,7 @@ class _Search:
             nodes = self._level(nodes)
         is_in_time = monotonic() < self._deadline
         for position in self._wanted.values():
-            held[position].tensor_bytes = self._tensor_bytes[position]
+            held[position].tensor_bytes = min(sum(self._shown[position].values()), self._storages[position].nbytes())
             found = sorted(self._words(position), key=len)[:MOST_WORDS]
             held[position].words = found or ([UNKNOWN + _frozen()] if is_in_time else [])
 
@@ -213,7 +214,7 @@ class _Search:
         return issubclass(type(value), torch.Tensor)
 
     def _note_size(self, position: int, tensor: Any) -> None:
-        self._tensor_bytes[position] = max(self._tensor_bytes[position], tensor.nbytes)
+        self._shown[position][tensor.storage_offset(), tensor.size(), tensor.stride(), tensor.dtype] = tensor.nbytes
 
     def _graphs(self, roots: Iterable[Any]) -> list[_Node]:
         """Note what autograd has saved, and return the tensors whose graphs hold it."""

@@ -4,7 +4,7 @@ graph writes again: an input that the graph changes in place, such as a buffer o
 from __future__ import annotations
 
 import gc
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from types import CellType, FrameType
 from typing import Any
@@ -27,6 +27,8 @@ FIRST_LOOK, SECOND_LOOK = 3, 8
 """The calls of a graph in which references are counted."""
 LEAST_KEPT = 4
 """Number of references that must have been added from the one to the other, and that must be alike."""
+MOST_INPUTS = 16
+"""Maximum number of inputs, and of groups of tensors that are alike, for which containers are searched."""
 
 
 class KeptResultsWatch:
@@ -45,56 +47,101 @@ class KeptResultsWatch:
 
     def look(self, calls: int, call: GraphCall, point: PointStorages, values: Sequence[Any]) -> Iterator[KeptResults]:
         """Count the references to the inputs of a call, and yield those of which the program keeps more and more."""
-        for name, value in zip(point.names, values, strict=True):
-            counts = references(value) if name in self._written else None
-            if counts is not None and calls == FIRST_LOOK:
-                self._first[name] = counts
-            elif counts is not None and name in self._first:
-                before = self._first[name]
-                if any(now - then >= LEAST_KEPT for now, then in zip(counts, before, strict=True)):
-                    yield from self._found(call, name, value)
+        counted = [
+            (name, value, counts)
+            for name, value in zip(point.names, values, strict=True)
+            if name in self._written and (counts := references(value)) is not None
+        ]
+        if calls == FIRST_LOOK:
+            self._first = {name: counts for name, _, counts in counted}
+            return
+        grown = [(name, value) for name, value, counts in counted if self._has_grown(name, counts)][:MOST_INPUTS]
+        if grown:
+            with without_modes():
+                found = _Search([value for _, value in grown]).run()
+            for (name, _), (kept, holder) in zip(grown, found, strict=True):
+                if kept >= LEAST_KEPT:
+                    yield KeptResults(self._graph, call.number, call.step, name, kept, holder)
 
-    def _found(self, call: GraphCall, name: str, value: Any) -> Iterator[KeptResults]:
-        with without_modes():
-            kept = [_kept(alike) for alike in ([value], *_views(value))]
-        most, holder = max(kept, key=lambda one: one[0])
-        if most >= LEAST_KEPT:
-            yield KeptResults(self._graph, call.number, call.step, name, most, holder or None)
-
-
-def _views(value: Any) -> list[list[Any]]:
-    """Return the other tensors in the memory of `value`, those that show the same elements together."""
-    import torch
-
-    kinds, storage = (torch.Tensor, torch.nn.Parameter), value.untyped_storage()
-    tensors = [one for one in gc.get_objects() if type(one) in kinds and one is not value]
-    shown: defaultdict[object, list[Any]] = defaultdict(list)
-    for one in tensors:
-        if one.layout == torch.strided and one.device == value.device and one.untyped_storage() is storage:
-            shown[one.storage_offset(), one.size(), one.stride()].append(one)
-    return list(shown.values())
+    def _has_grown(self, name: str, counts: tuple[int, int]) -> bool:
+        before = self._first.get(name, counts)
+        return any(now - then >= LEAST_KEPT for now, then in zip(counts, before, strict=True))
 
 
-def _kept(alike: Sequence[Any]) -> tuple[int, str]:
-    """Return how many elements of one container are among the given tensors, and where this container is; else the
-    number of the tensors, if no container has as many."""
-    wanted = {id(one) for one in alike}
-    most, best = 0, None
-    for container in filter(is_container, gc.get_referrers(*alike)):
-        elements = list(container.values()) if isinstance(container, dict) else list(container)
-        count = sum(id(one) in wanted for one in elements)
-        if count > most and container is not alike:
-            most, best = count, container
-    return max((most, _place(best) if best is not None else ""), (len(alike), ""))
+class _Search:
+    """One look through all objects for the tensors that show the same elements as each other, and for the containers
+    that have several of them."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self._values = values
+        self._groups: list[list[Any]] = [[value] for value in values]
+        """Tensors that are alike; the first ones are the values themselves."""
+        self._of: list[int] = list(range(len(values)))
+        """The position of the value to whose memory each group belongs."""
+
+    def run(self) -> list[tuple[int, str | None]]:
+        """Return for each value how many tensors are kept that are it or show the same elements of its memory, and the
+        container that has most of them; None if no container has several."""
+        self._add_views()
+        most, containers = self._containers()
+        places = _places([*{id(one): one for one in containers if one is not None}.values()])
+        found: list[tuple[int, str | None]] = [(0, None)] * len(self._values)
+        for of, group, count, container in zip(self._of, self._groups, most, containers, strict=True):
+            is_held = count >= LEAST_KEPT
+            kept = (count, places[id(container)]) if is_held else (len(group), None)
+            found[of] = max(found[of], kept, key=lambda one: one[0])
+        return found
+
+    def _add_views(self) -> None:
+        """Add the other tensors in the memory of the values, as far as enough of them show the same elements."""
+        import torch
+
+        kinds = torch.Tensor, torch.nn.Parameter
+        memory = {id(value.untyped_storage()): position for position, value in enumerate(self._values)}
+        own = {id(value) for value in self._values}
+        shown: defaultdict[tuple[int, object], list[Any]] = defaultdict(list)
+        for one in gc.get_objects():
+            if type(one) not in kinds or id(one) in own:
+                continue
+            try:
+                position = memory.get(id(one.untyped_storage()))
+                if position is not None:
+                    shown[position, (one.storage_offset(), one.size(), one.stride())].append(one)
+            except (RuntimeError, NotImplementedError, AttributeError):  # sparse, functional: no storage of its own
+                continue
+        alike = sorted((group for group in shown.items() if len(group[1]) >= LEAST_KEPT), key=lambda one: -len(one[1]))
+        for (position, _), group in alike[:MOST_INPUTS]:
+            self._groups.append(group)
+            self._of.append(position)
+
+    def _containers(self) -> tuple[list[int], list[Any]]:
+        """Return for each group the largest number of its tensors in one container, and this container."""
+        group_of = {id(one): number for number, group in enumerate(self._groups) for one in group}
+        looked_for = [one for group in self._groups for one in group[:LEAST_KEPT]]
+        ours = {id(looked_for), id(self._values), *map(id, self._groups)}
+        most, best = [0] * len(self._groups), [None] * len(self._groups)
+        for container in gc.get_referrers(*looked_for):
+            if id(container) in ours or not is_container(container):
+                continue
+            elements = list(container.values()) if isinstance(container, dict) else list(container)
+            for number, count in Counter(group_of[id(one)] for one in elements if id(one) in group_of).items():
+                if count > most[number]:
+                    most[number], best[number] = count, container if count >= LEAST_KEPT else None
+        return most, best
 
 
-def _place(container: Any) -> str:
-    """Describe a container and the variable or the attribute that it is."""
-    own, modules, places = container_words(container), module_dicts(), locals_by_identity()[0]
-    found = list(places.get(id(container), ()))
-    for referrer in gc.get_referrers(container):
-        if id(referrer) in modules:
-            found += [f"{name} of {modules[id(referrer)]}" for name, one in [*referrer.items()] if one is container]
-        elif not is_container(referrer) and not isinstance(referrer, FrameType | CellType):
-            found.append(attribute_words(referrer, container))
-    return f"{own} in {min(found, key=len)}" if found else own
+def _places(containers: Sequence[Any]) -> dict[int, str]:
+    """Describe containers, each with the variable or the attribute that it is, by their `id`."""
+    modules, places = module_dicts(), locals_by_identity()[0]
+    found = {id(one): list(places.get(id(one), ())) for one in containers}
+    for referrer in gc.get_referrers(*containers):
+        if (is_container(referrer) and id(referrer) not in modules) or isinstance(referrer, FrameType | CellType):
+            continue
+        for one in [one for one in gc.get_referents(referrer) if id(one) in found]:
+            if id(referrer) in modules:
+                names = [name for name, value in [*referrer.items()] if value is one]
+                found[id(one)] += [f"{name} of {modules[id(referrer)]}" for name in names]
+            else:
+                found[id(one)].append(attribute_words(referrer, one))
+    held = {id(one): min(found[id(one)], key=len, default="") for one in containers}
+    return {id(one): " in ".join(filter(None, (container_words(one), held[id(one)]))) for one in containers}

@@ -3,8 +3,8 @@ that graph behind, and the buffer was still alive when the recording ended, or w
 off (the holders are then unknown). Two patterns are not growth: buffers that only earlier steps left behind, as caches,
 warm-up and optimizer state do; and a sliding window, where buffers of earlier steps were freed after the same number of
 steps. Buffers with the same holders share one finding, and so do those that a reference cycle through the same object
-holds; buffers without a known holder each have their own. If the largest tensor that is left of a storage shows at most
-half of it, the finding says that a view keeps the storage. The finding is a warning from 1 MiB per step, or from 64 KiB
+holds; buffers without a known holder each have their own. If what is left of a storage shows at most half of it,
+the finding says that views keep the storage. The finding is a warning from 1 MiB per step, or from 64 KiB
 per step if that is 1 % of the peak of the run. Smaller growth is information only, and growth under 4 KiB per step,
 such as losses and metrics in a list, is not reported. Tensors that six or more calls of a forward graph saved for a
 backward pass, and that stayed alive together although no backward pass of these calls ran, are reported from 256 KiB
@@ -48,7 +48,7 @@ _LAST = 2**62
 LEAST_BYTES, WARNED_BYTES, MUCH_BYTES, WARNED_SHARE = 4 << 10, 64 << 10, 1 << 20, 0.01
 """Bytes per step of all buffers with the same holders, and the share of the peak."""
 VIEW_SHARE = 2
-"""A storage is so many times as large as the largest tensor in it if most of it is out of use."""
+"""A storage is so many times as large as what tensors show of it if most of it is out of use."""
 _COLLECTED = {
     True: "; a garbage collection freed them, so a reference cycle held them",
     False: "; a garbage collection did not free them",
@@ -188,8 +188,8 @@ def _of_views(rows: Sequence[GrowthRow]) -> Iterator[str]:
         size = row.storage_bytes // row.storages
         if row.tensor_bytes and row.tensor_bytes * VIEW_SHARE <= size:
             yield (
-                f"The largest tensor that is left of {row.buffer} is a view of {format_bytes(row.tensor_bytes)}, which"
-                f" keeps the whole storage of {format_bytes(size)}; a clone() of it would let the storage be freed"
+                f"Only views of {format_bytes(row.tensor_bytes)} are left of each storage of {row.buffer}, which has"
+                f" {format_bytes(size)}; a clone() of them would let the storage be freed"
             )
 
 

@@ -1,9 +1,10 @@
 """A program keeps the results of several calls of a graph, but they are one tensor, or views of one tensor, which the
 graph changes in place in each call: an input such as a buffer of a module, into which it writes its result. So all of
-them have the values of the last call. The references to each input that a graph writes are counted in its third and
-eighth call; if there are four more, and four or more elements of one container, or as many tensors, are the input or
-show the same elements of it, they are reported. Views of different parts do not count. A clone() of each result keeps
-its values."""
+them have the values of the last call. The same is true of several results of `state_dict()`. The references to each
+input that a graph writes are counted in its third and eighth call; if there are four more, and four or more elements of
+one list, dict or other container, or as many tensors, are the input or show the same elements of it, they are reported.
+Views of different parts do not count, and the same tensor in a tuple or an object per call is not seen. A clone() of
+each result, or a copy.deepcopy() of each `state_dict()`, keeps its values."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from stepscope.viewer.memory.queries.kept_results import KeptResult, kept_result
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import holder_text
 
-SUMMARY = "Kept results of several calls are one tensor, which each call changes"
+SUMMARY = "Kept tensors share the memory of one tensor, which each call changes"
 TITLE_IS_MEASURED = False
 
 
@@ -37,9 +38,11 @@ def _finding(evidence: Evidence, group: list[KeptResult]) -> Timed:
     return one.time_unix_ns, Finding(
         kind="overwritten_results",
         severity="warning",
-        title=f"{one.kept} results of earlier calls{held} share the memory of {names}, which each call overwrites"
-        f"{place(source)}",
-        proof=["All of them have the values of the last call. A clone() of each result keeps its values."],
+        title=f"{one.kept} kept tensors{held} share the memory of {names}, which each call overwrites{place(source)}",
+        proof=[
+            "All of them have the values of the last call. A clone() of each result, or a copy.deepcopy() of each"
+            " state_dict(), keeps its values."
+        ],
         rule=rule_of(__doc__),
         evidence={"tensors": [same.buffer for same in group], "holders": [one.holder] if one.holder else []},
         page=f"/graphs/{one.graph}",

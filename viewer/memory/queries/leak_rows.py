@@ -25,7 +25,7 @@ class LeftBehindRow:
     holders: list[str]
     freed_by_collection: bool | None
     tensor_bytes: int | None
-    """Bytes of the largest tensor that was left in the storage."""
+    """Bytes of the elements that the tensors show which were left in the storage."""
     source: SourceLine | None
 
 
@@ -46,7 +46,7 @@ class GrowthRow:
     holders: list[str]
     freed_by_collection: bool | None
     tensor_bytes: int | None
-    """Bytes of the largest tensor that was left in the last of the storages."""
+    """Bytes of the elements that the tensors show which were left in the last of the storages."""
     source: SourceLine | None
     kernel: str | None
     site: int | None

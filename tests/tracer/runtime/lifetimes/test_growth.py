@@ -65,6 +65,12 @@ def test_a_list_that_keeps_views(tmp_path: Path, rows: int, tensor_bytes: int) -
     assert set(growth.tensor_bytes[:-2]) == {None}
 
 
+def test_views_that_cover_the_storage_together(tmp_path: Path) -> None:
+    compiled, x = torch.compile(wave), torch.ones(16, 16)
+    growth = record(tmp_path, lambda n: kept.append(compiled(x).chunk(4, 1)))
+    assert growth.tensor_bytes[-2:] == [1024] * 2
+
+
 def test_sizes_that_change_from_step_to_step(tmp_path: Path) -> None:
     compiled = torch.compile(lambda x: x.sin() + 1, dynamic=True)
     growth = record(tmp_path, lambda n: kept.append(compiled(torch.ones(16 + n))))

@@ -33,6 +33,9 @@ class Ring:
     def view(self, x: Tensor) -> Tensor:
         return self.write(x)[1:3]
 
+    def fill(self, x: Tensor, row: Tensor) -> None:
+        self.rows.index_copy_(0, row, x[None])
+
 
 kept: Any = None
 
@@ -68,15 +71,41 @@ def test_a_dict_in_an_attribute(tmp_path: Path) -> None:
 
 def test_copies_windows_and_views_of_other_rows_are_healthy(tmp_path: Path) -> None:
     ring, own, last, rows = Ring(), list[Tensor](), list[Tensor](), list[Tensor]()
-    write = torch.compile(ring.write)
+    write, fill = torch.compile(ring.write), torch.compile(ring.fill)
 
     def keep(n: int) -> None:
         result = write(torch.full((4,), float(n)))
         own.append(result.clone())
         last[:] = [*last[-2:], result]
+        fill(torch.full((4,), float(n)), torch.tensor([n]))
         rows.append(ring.rows[n])
 
     assert recorded(tmp_path, keep) == []
+
+
+def test_the_same_row_again_and_again(tmp_path: Path) -> None:
+    ring, rows = Ring(), list[Tensor]()
+    fill = torch.compile(ring.fill)
+
+    def keep(n: int) -> None:
+        fill(torch.full((4,), float(n)), torch.tensor([1]))
+        rows.append(ring.rows[1])
+
+    (found,) = recorded(tmp_path, keep)
+    assert found["kept"] == kept_results.SECOND_LOOK - 1
+
+
+def test_state_dicts_of_several_steps(tmp_path: Path) -> None:
+    norm, states = torch.nn.BatchNorm1d(4), []
+    train = torch.compile(norm)
+
+    def keep(n: int) -> None:
+        train(torch.rand(4, 4) + n)
+        states.append(norm.state_dict())
+
+    found = recorded(tmp_path, keep)
+    assert {(one["kept"], one["holder"]) for one in found} == {(kept_results.SECOND_LOOK - 1, None)}
+    assert len(found) == len(list(norm.buffers()))
 
 
 def test_a_buffer_that_a_graph_only_reads_may_be_kept(tmp_path: Path) -> None:
@@ -97,7 +126,7 @@ def test_a_search_that_fails_does_not_harm(tmp_path: Path, monkeypatch: pytest.M
     def fail(*_: object) -> None:
         raise RuntimeError("no search")
 
-    monkeypatch.setattr(kept_results, "_views", fail)
+    monkeypatch.setattr(kept_results, "_places", fail)
     many: list[Tensor] = []
     write = torch.compile(Ring().write)
     assert recorded(tmp_path, lambda n: many.append(write(torch.full((4,), float(n))))) == []
