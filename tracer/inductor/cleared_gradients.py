@@ -3,9 +3,10 @@
 Between two steps of an optimizer, the first call of `zero_grad` clears the gradients that the first step used, and what
 other backward passes have added to them. A later call clears gradients that no step has used, if a backward pass has
 run since the call before, if no optimizer has stepped and nothing has written to the parameter meanwhile, as the first
-half of a step of SAM does, and if the same compiled code computed the gradients that the second step uses. The gradient
-of one parameter is looked at; nothing is read from it. Programs that compute gradients of their inputs are left alone,
-since they clear those of the parameters on purpose. What a program that copies the gradients before means is not seen.
+half of a step of SAM does unless it writes by way of `data`, which counts no version, and if the same compiled code
+computed the gradients that the second step uses. The gradient of one parameter is looked at; nothing is read from it.
+Programs that compute gradients of their inputs are left alone, since they clear those of the parameters on purpose.
+Whether a program copies the gradients before, or perturbs `data` with them, is not seen.
 """
 
 from __future__ import annotations

@@ -283,6 +283,7 @@ def test_gradients_that_are_cleared_before_a_step(opened: Open, steps: int, with
     for one in found:
         assert (one.severity, one.source and one.source.line, one.evidence["passes"]) == ("info", 9, 4)
         assert one.title.startswith("SGD (train.py:12) uses only the last of 4 backward passes before each step: zero_")
+        assert "as for a perturbation of the parameters, or copies them, nothing is lost." in one.proof[0]
 
 
 def with_rates(

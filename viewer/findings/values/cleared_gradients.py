@@ -4,11 +4,12 @@ inside the loop that accumulates the gradients of several small batches. A call 
 pass of compiled code has run since the call before, after which no optimizer stepped and the parameter was not written,
 and if the same compiled code computed the gradients of the step; the first call after each step does not count. Every
 optimizer of the program must do so, so that networks that are trained against each other do not count, and neither do
-programs that compute gradients of their inputs, as for adversarial examples. The finding is for information, because a
-program may copy the gradients of each pass before it clears them, as for their norms or to combine those of several
-losses, which leaves no trace. Gradients that are cleared in other ways than by `zero_grad` of an optimizer of
-`torch.optim`, those of tensor subclasses, such as DTensor, and programs with more than 16 optimizers are not looked
-at."""
+programs that compute gradients of their inputs, as for adversarial examples. The finding is for information: if the
+program uses the gradients of each pass otherwise, as for a perturbation of the parameters, or copies them, as for their
+norms or to combine those of several losses, nothing is lost. Copies leave no trace, and neither does a perturbation
+that is written to the `data` of the parameters. Gradients that are cleared in other ways than by `zero_grad` of an
+optimizer of `torch.optim`, those of tensor subclasses, such as DTensor, and programs with more than 16 optimizers are
+not looked at."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def _finding(evidence: Evidence, one: Cleared) -> Timed:
         f" zero_grad(){place(zero_grad)} clears the gradients of the others",
         proof=[
             f"So in {one.steps:,} successive steps. To accumulate gradients, call zero_grad() once after each step. If"
-            " the program copies the gradients of each pass before it clears them, nothing is lost."
+            " the program uses the gradients of each pass otherwise, as for a perturbation of the parameters, or copies"
+            " them, nothing is lost."
         ],
         rule=rule_of(__doc__),
         evidence={"optimizer": one.name, "steps": one.steps, "passes": passes, "cleared": one.cleared},
