@@ -258,7 +258,7 @@ def test_registered_parameters_without_an_optimizer(opened: Open, parameters: in
 
 @pytest.mark.parametrize(
     ("others", "is_in_graph", "is_written", "severity"),
-    [(1, True, False, "warning"), (1, False, True, "warning"), (3, True, True, "warning"), (3, False, False, "info")],
+    [(1, True, False, "warning"), (1, False, True, "info"), (3, True, True, "warning"), (3, False, False, "info")],
 )
 def test_parameters_that_share_the_memory_of_trained_ones(
     opened: Open, others: int, is_in_graph: bool, is_written: bool, severity: str
@@ -272,6 +272,7 @@ def test_parameters_that_share_the_memory_of_trained_ones(
     assert finding.title.startswith(f"Each step of SGD (train.py:12) also changes teacher.0.weight{more}, which ")
     assert finding.proof[0].startswith("The same memory: teacher.0.weight with student.0.weight")
     assert len(finding.proof) == 2 + is_in_graph + is_written
+    assert ("The program writes to this memory between two steps" in finding.proof) == is_written
 
 
 @pytest.mark.parametrize(("steps", "without", "is_told"), [(5, 0, True), (4, 0, False), (40, 4, True), (40, 5, False)])

@@ -2,11 +2,12 @@
 require no gradient or belong to no optimizer, when it begins its second step. Each step changes the others, too, so
 that a teacher or a target network is no copy, and its moving average is the trained model itself. Usual causes are
 `load_state_dict(..., assign=True)` with the tensors of another module's `state_dict`, and an assignment to `data`. The
-finding is a warning if one captured graph uses two such parameters, or if the program writes to the memory between the
-second step and the third, as a moving average does. Otherwise it is for information, because a second module may be
-meant to show the trained weights, as one for inference. One parameter that several modules have, as where weights are
-tied, does not count, and neither do tensor subclasses such as DTensor, or parameters of graphs that torch.fx has
-captured. Steps with a closure are not looked at."""
+finding is a warning if one captured graph uses two such parameters. Otherwise it is for information, because a second
+module may be meant to show the trained weights, as one for inference. The proof says whether the program writes to the
+memory between the second step and the third, as a moving average does; one that clamps the trained parameters does so,
+too. One parameter that several modules have, as where weights are tied, does not count, and neither do tensor
+subclasses such as DTensor, or parameters of graphs that torch.fx has captured. Steps with a closure are not looked
+at."""
 
 from __future__ import annotations
 
@@ -38,9 +39,9 @@ def _finding(evidence: Evidence, one: Shared) -> Timed:
     pairs = [f"{other} with {name}" for name, other in zip(names, others, strict=True)]
     return one.time_unix_ns, Finding(
         kind="shared_parameters",
-        severity="warning" if one.is_in_graph or one.is_written else "info",
+        severity="warning" if one.is_in_graph else "info",
         title=_title(one, names, others, place(source)),
-        proof=[f"The same memory: {names_text(pairs, one.parameters)}", *_uses(one, others[0]), _ADVICE],
+        proof=[f"The same memory: {names_text(pairs, one.parameters)}", *_uses(one), _ADVICE],
         rule=rule_of(__doc__),
         evidence={
             "optimizer": one.name, "parameters": one.parameters, "names": names, "others": others,
@@ -61,8 +62,6 @@ def _title(one: Shared, names: list[str], others: list[str], at: str) -> str:
     return f"{steps} {others[0]} and {more}, which have the memory of {names[0]} and others that it trains"
 
 
-def _uses(one: Shared, other: str) -> list[str]:
+def _uses(one: Shared) -> list[str]:
     graph = ["A graph takes two parameters of the same memory as different ones"] if one.is_in_graph else []
-    if not one.is_written:
-        return graph
-    return [*graph, f"The program writes to {other} between two steps, and thereby to the parameters that it trains"]
+    return [*graph, "The program writes to this memory between two steps"] if one.is_written else graph
