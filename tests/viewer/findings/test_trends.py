@@ -27,6 +27,7 @@ from stepscope.viewer.findings.values.lost_update import is_lost, stop_of
 from stepscope.viewer.findings.values.parameter_jump import jump_of
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.shared_parameters import shared
 from stepscope.viewer.values.queries.trends import Course
 from tests.logs.synthetic import MONOTONIC_NS, UNIX_NS, LogBuilder, graph, run
 from tests.logs.value_logs import NAN, Program, Stat, ValueLog
@@ -273,6 +274,12 @@ def test_parameters_that_share_the_memory_of_trained_ones(
     assert finding.proof[0].startswith("The same memory: teacher.0.weight with student.0.weight")
     assert len(finding.proof) == 2 + is_in_graph + is_written
     assert ("The program writes to this memory between two steps" in finding.proof) == is_written
+
+
+@pytest.mark.parametrize(("others", "names", "copies"), [(1, [], []), (2, ["a", "b"], ["c"]), (0, ["a"], ["b"])])
+def test_shared_parameters_of_a_strange_log(opened: Open, others: int, names: list[str], copies: list[str]) -> None:
+    record = SharedParameters("SGD", others, names, copies, True, False, "/src/train.py", 12)
+    assert shared(opened(LogBuilder().record(run()).record(record).record(End("exit", 1)))) == []
 
 
 @pytest.mark.parametrize(("steps", "without", "is_told"), [(5, 0, True), (4, 0, False), (40, 4, True), (40, 5, False)])

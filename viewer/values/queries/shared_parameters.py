@@ -10,7 +10,9 @@ from stepscope.viewer.store.trace import Trace
 _SHARED = """
     SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, parameters, names, others,
            bool_or(is_in_graph) AS is_in_graph, bool_or(is_written) AS is_written, file, line
-    FROM shared_parameters GROUP BY name, parameters, names, others, file, line ORDER BY log, file, line, names
+    FROM shared_parameters
+    WHERE json_array_length(names) BETWEEN 1 AND parameters AND json_array_length(names) = json_array_length(others)
+    GROUP BY name, parameters, names, others, file, line ORDER BY log, file, line, names
 """
 
 
@@ -36,5 +38,5 @@ class Shared(NamedTuple):
 
 
 def shared(trace: Trace) -> list[Shared]:
-    """Return the optimizers that train parameters whose memory others have."""
+    """Return the optimizers that train parameters whose memory others have, without records that no recorder writes."""
     return sql.records(Shared, trace, _SHARED)
