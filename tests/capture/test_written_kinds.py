@@ -172,23 +172,8 @@ def keeping(folder: Path) -> None:
         "def write(x): out.copy_(x * 2); return out\n"
         "for _ in range(9): kept.append(write(torch.rand(4)))"
     )
-    assert (
-        run(
-            folder,
-            sys.executable,
-            "-m",
-            "stepscope",
-            "run",
-            "-o",
-            str(folder / "trace"),
-            "--",
-            sys.executable,
-            "-c",
-            code,
-            autoload=True,
-        )
-        == 0
-    )
+    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
+    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
 
 
 def profiled(folder: Path) -> None:
