@@ -313,7 +313,7 @@ class GraphHooks:
         if self._layouts.frees_inputs(call.function):
             call.owned = self._layouts.owned(call.function, place, values)
         if self._kept_results.wants(self._calls):
-            for record in self._kept_results.look(self._calls, call, place, values):
+            for record in self._kept_results.look(call, place, values):
                 self.sink.write(record)
 
     def lost(self, call: GraphCall, error: Exception) -> None:

@@ -23,8 +23,8 @@ from stepscope.tracer.schema.graphs import LaunchSite
 from stepscope.tracer.schema.memory import KeptResults
 from stepscope.tracer.wrapper.parsed import PointStorages
 
-FIRST_LOOK, SECOND_LOOK = 3, 8
-"""The calls of a graph in which references are counted."""
+LOOKS = 3, 8, 50, 500
+"""The calls of a graph in which references are counted, or the next ones whose storages are followed."""
 LEAST_KEPT = 4
 """Number of references that must have been added from the one to the other, and that must be alike."""
 MOST_INPUTS = 16
@@ -40,31 +40,36 @@ class KeptResultsWatch:
         inputs = {name for point in points if point.kind == "input" for name in point.names}
         self._graph, self._written = graph, written & inputs
         self._first: dict[str, tuple[int, int]] = {}
+        self._looks = [*LOOKS]
+        self._now = 0
+        """The call that it looked at last."""
 
     def wants(self, calls: int) -> bool:
         """Return whether it looks at the inputs of the call with this number, counted from 1."""
-        return bool(self._written) and calls in (FIRST_LOOK, SECOND_LOOK)
+        if self._written and self._looks and calls >= self._looks[0]:
+            self._now = calls
+            self._looks = [one for one in self._looks if one > calls]
+        return calls == self._now
 
-    def look(self, calls: int, call: GraphCall, point: PointStorages, values: Sequence[Any]) -> Iterator[KeptResults]:
-        """Count the references to the inputs of a call, and yield those of which the program keeps more and more."""
+    def look(self, call: GraphCall, point: PointStorages, values: Sequence[Any]) -> Iterator[KeptResults]:
+        """Count the references to the inputs of a call, and yield those of which the program keeps more and more than
+        in the first call that it looked at."""
         counted = [
             (name, value, counts)
             for name, value in zip(point.names, values, strict=True)
             if name in self._written and (counts := references(value)) is not None
         ]
-        if calls == FIRST_LOOK:
-            self._first = {name: counts for name, _, counts in counted}
-            return
         grown = [(name, value) for name, value, counts in counted if self._has_grown(name, counts)][:MOST_INPUTS]
         if grown:
             with without_modes():
                 found = _Search([value for _, value in grown]).run()
             for (name, _), (kept, holder) in zip(grown, found, strict=True):
                 if kept >= LEAST_KEPT:
+                    self._written.discard(name)
                     yield KeptResults(self._graph, call.number, call.step, name, kept, holder)
 
     def _has_grown(self, name: str, counts: tuple[int, int]) -> bool:
-        before = self._first.get(name, counts)
+        before = self._first.setdefault(name, counts)
         return any(now - then >= LEAST_KEPT for now, then in zip(counts, before, strict=True))
 
 

@@ -18,6 +18,7 @@ from tests.tracer.logs import read
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 CALLS = 10
+SECOND_LOOK = kept_results.LOOKS[1]
 
 
 class Ring:
@@ -55,8 +56,20 @@ def test_a_list_of_results_that_are_one_buffer(tmp_path: Path, method: str) -> N
     write: Callable[[Tensor], Tensor] = torch.compile(getattr(Ring(), method))
     kept = []
     (found,) = recorded(tmp_path, lambda n: kept.append(write(torch.full((4,), float(n)))))
-    assert found["kept"] == kept_results.SECOND_LOOK - 1
+    assert found["kept"] == SECOND_LOOK - 1
     assert found["holder"] == f"list of {found['kept']} in kept of {__name__}"
+
+
+def test_what_a_few_of_many_calls_leave(tmp_path: Path) -> None:
+    write, few = torch.compile(Ring().write), []
+
+    def keep(n: int) -> None:
+        for _ in range(10):
+            result = write(torch.full((4,), float(n)))
+        few.append(result)
+
+    (found,) = recorded(tmp_path, keep)
+    assert found["kept"] == (kept_results.LOOKS[2] - 1) // 10
 
 
 def test_a_dict_in_an_attribute(tmp_path: Path) -> None:
@@ -92,7 +105,7 @@ def test_the_same_row_again_and_again(tmp_path: Path) -> None:
         rows.append(ring.rows[1])
 
     (found,) = recorded(tmp_path, keep)
-    assert found["kept"] == kept_results.SECOND_LOOK - 1
+    assert found["kept"] == SECOND_LOOK - 1
 
 
 def test_state_dicts_of_several_steps(tmp_path: Path) -> None:
@@ -104,7 +117,7 @@ def test_state_dicts_of_several_steps(tmp_path: Path) -> None:
         states.append(norm.state_dict())
 
     found = recorded(tmp_path, keep)
-    assert {(one["kept"], one["holder"]) for one in found} == {(kept_results.SECOND_LOOK - 1, None)}
+    assert {(one["kept"], one["holder"]) for one in found} == {(SECOND_LOOK - 1, None)}
     assert len(found) == len(list(norm.buffers()))
 
 
