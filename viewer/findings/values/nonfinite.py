@@ -24,6 +24,7 @@ instead."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -43,13 +44,14 @@ from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.nonfinite import (
     Event,
     infinite_scalars,
+    infinite_sites,
     infinity_made,
     launch_place,
     nan_came_in,
     nan_made,
     value_row,
 )
-from stepscope.viewer.values.queries.values import has_values
+from stepscope.viewer.values.queries.values import has_values, values_of
 from stepscope.viewer.values.rows import ValueRow
 
 SUMMARY = "NaN or an infinity appeared"
@@ -58,9 +60,13 @@ TITLE_IS_MEASURED = True
 MOST_FINDINGS = 5
 """Maximum number of findings per log."""
 _MOST_EVENTS = 100
-_MOST_MASKS = 1000
-"""Launch sites that write infinities, most of which may be masks."""
+"""Launch sites of a log whose infinities are followed, and whose NaN are looked at."""
 _MOST_FOLLOWED = 30
+"""Events of a log that are followed to the origin of a NaN."""
+_MOST_FOLLOWED_IN_ALL = 200
+"""The same for all logs, besides those of logs without a case."""
+_MOST_IN_ALL = 2000
+"""Events of all logs that are followed, besides the first one of each log."""
 _MOST_EXPLAINED = 12
 _INTENDED = ("log", "div", "reciprocal", "rsqrt")
 
@@ -84,8 +90,10 @@ def _found(trace: Trace) -> tuple[list[Timed], dict[int, list[Finding]]]:
     tracer = Tracer(trace)
     cases = _Cases(tracer)
     cases.follow(nan_made(trace, _MOST_EVENTS), nan_came_in(trace, _MOST_EVENTS))
-    cases.infinities(infinity_made(trace, _MOST_EVENTS, positive=True))
-    cases.infinities(infinity_made(trace, _MOST_MASKS))
+    masks = tracer.masks
+    masks.read(infinite_sites(trace))  # before the limits, so that masks hide no infinity
+    cases.infinities(infinity_made(trace, _MOST_EVENTS, masks.leave_memory, positive=True))
+    cases.infinities(infinity_made(trace, _MOST_EVENTS, masks.leave_memory | masks.make_minus))
     cases.losses(infinite_scalars(trace, _MOST_EVENTS))
     unwritten = {read.site for read in uninitialised_reads(trace) if not read.is_empty}
     for log, of_log in cases.by_log().items():
@@ -186,26 +194,30 @@ class _Cases:
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
         self.cases: dict[Any, Case] = {}
+        self._of_log: defaultdict[int, list[Case]] = defaultdict(list)
         self._infinities: set[int] = set()
         """Launch sites whose infinity caused a NaN."""
+        self._rows: dict[int, ValueRow] = {}
+        self._followed: set[int] = set()
+        """Rows that were traced, or could be, of all logs."""
 
     def by_log(self) -> dict[int, list[Case]]:
-        logs: dict[int, list[Case]] = {}
-        for case in sorted(self.cases.values(), key=lambda case: (not case.is_nan, case.hop.row.value)):
-            logs.setdefault(case.hop.flow.log, []).append(case)
-        return logs
+        """Return the cases of each log, those of NaN first."""
+        return {
+            log: sorted(cases, key=lambda case: (not case.is_nan, case.hop.row.value))
+            for log, cases in sorted(self._of_log.items())
+            if cases
+        }
 
     def follow(self, made: list[Event], came_in: list[Event]) -> None:
         """Add the cases of NaN in order of time."""
-        events = sorted(
-            [(event.value, True, event) for event in made] + [(event.value, False, event) for event in came_in]
-        )
-        for followed, (_, is_made, event) in enumerate(events):
-            if followed >= _MOST_FOLLOWED and self._of_log(event.log):
-                continue
-            row = value_row(self.tracer.trace, event.value)
-            origin = self.tracer.origin(row, text.is_nan)
-            self._add(origin, event, is_made)
+        events = sorted([*made, *came_in], key=lambda event: event.value)
+        writers = {event.value for event in made}
+        followed = {event.value for event in self._read(events, _MOST_FOLLOWED, _MOST_FOLLOWED_IN_ALL)}
+        for event in events:
+            if event.value in followed or not self._of_log[event.log]:
+                origin = self.tracer.origin(self._row(event), text.is_nan)
+                self._add(origin, event, event.value in writers)
 
     def _add(self, origin: Origin, event: Event, is_made: bool) -> None:
         first = origin.first
@@ -215,7 +227,7 @@ class _Cases:
         if known is None and not origin.is_made and self._explains(event, first, text.is_nan):
             return
         if known is None:
-            self.cases[key] = known = Case(first, origin.how, True, grown, event.launches, set(event.in_steps))
+            known = self._put(key, Case(first, origin.how, True, grown, event.launches, set(event.in_steps)))
             known.leaves = self.tracer.flows.leaves(first.flow.call, text.is_nan)
         elif is_made:
             known.launches += event.launches
@@ -228,7 +240,7 @@ class _Cases:
 
     def _explains(self, event: Event, first: Hop, is_one: Callable[[ValueRow], bool]) -> bool:
         """Add the event to an earlier case of the log, if there is one: it may have been in an optimizer in between."""
-        earlier = self._of_log(event.log)
+        earlier = self._of_log[event.log]
         if not earlier:
             return False
         if event.launch != earlier[0].hop.flow.launch:
@@ -244,40 +256,56 @@ class _Cases:
         written = first.row.moment == "after"
         return (log, how, first.flow.site) if written else (log, how, first.flow.site, first.argument.argument)
 
-    def _of_log(self, log: int) -> list[Case]:
-        return [case for case in self.cases.values() if case.hop.flow.log == log]
+    def _put(self, key: tuple[Any, ...], case: Case) -> Case:
+        self.cases[key] = case
+        self._of_log[case.hop.flow.log].append(case)
+        return case
+
+    def _read(self, events: Sequence[Event], most: int, most_in_all: int) -> list[Event]:
+        """Read the first event of each log, and further ones up to so many of one log and of all, and return them in
+        order of time."""
+        of_log: Counter[int] = Counter()
+        turns: list[tuple[int, int, int, Event]] = []
+        for event in events:
+            of_log[event.log] += 1
+            turns.append((of_log[event.log], event.value, len(turns), event))
+        turns = [one for at, one in enumerate(sorted(turns)) if one[0] == 1 or (one[0] <= most and at < most_in_all)]
+        chosen = sorted((event for *_, event in turns), key=lambda event: event.value)
+        self._rows = values_of(self.tracer.trace, [event.value for event in chosen])
+        self.tracer.read_sites(event.site for event in chosen)
+        self._followed.update(self._rows)
+        return chosen
+
+    def _row(self, event: Event) -> ValueRow:
+        return self._rows.get(event.value) or value_row(self.tracer.trace, event.value)
+
+    def _is_new(self, event: Event) -> bool:
+        return event.site not in self._infinities and (event.log, "only infinity", event.site) not in self.cases
 
     def infinities(self, made: list[Event]) -> None:
         """Add the cases of infinities that caused no NaN."""
-        for event in made:
-            key = (event.log, "only infinity", event.site)
-            if len(self._of_log(event.log)) >= _MOST_EVENTS:
-                continue
-            row = value_row(self.tracer.trace, event.value)
-            if event.site in self._infinities or key in self.cases or self.tracer.makes_masks(event.site, row):
-                continue
-            origin = self.tracer.origin(row, text.is_infinite)
+        new = [event for event in made if self._is_new(event) and event.value not in self._followed]
+        for event in self._read(new, _MOST_EVENTS, _MOST_IN_ALL - len(self._followed)):
+            origin = self.tracer.origin(self._row(event), text.is_infinite)
             if self.tracer.is_mask(origin) or origin.first.flow.site != event.site:
                 continue
             if not origin.is_made and self._explains(event, origin.first, text.is_infinite):
                 continue
             case = Case(origin.first, origin.how, False, None, event.launches, set(event.in_steps))
             case.leaves = self.tracer.flows.leaves(origin.first.flow.call, text.is_infinite)
-            self.cases[key] = case
+            self._put((event.log, "only infinity", event.site), case)
 
     def losses(self, made: list[Event]) -> None:
         """Add the cases of single elements that leave a training's forward graph as +inf, also if a mask was read."""
-        for event in made:
-            key = (event.log, "only infinity", event.site)
-            row, is_forward = value_row(self.tracer.trace, event.value), self._is_forward(event.site)
-            if event.site in self._infinities or key in self.cases or not is_forward:
-                continue
-            first = self.tracer.origin(row, _is_infinite_scalar).first
+        self.tracer.read_sites(event.site for event in made)
+        new = [event for event in made if self._is_new(event) and self._is_forward(event.site)]
+        for event in self._read(new, _MOST_EVENTS, _MOST_IN_ALL - len(self._followed)):
+            first = self.tracer.origin(self._row(event), _is_infinite_scalar).first
             how: How = "not known" if self.tracer.unread(first.flow) else "made"
             case = Case(first, how, False, None, event.launches, set(event.in_steps))
             case.leaves = self.tracer.flows.leaves(first.flow.call, _is_infinite_scalar)
             if case.leaves:
-                self.cases[key] = case
+                self._put((event.log, "only infinity", event.site), case)
 
     def _is_forward(self, site: int) -> bool:
         return self.tracer.phase(self.tracer.site(site).graph) == "forward"

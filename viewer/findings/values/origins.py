@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Literal
 
 from stepscope.viewer.findings.values.describe import is_bad, is_certain, is_infinite, is_nan, label
+from stepscope.viewer.findings.values.masks import MINUS_INFINITY, Masks
 from stepscope.viewer.findings.values.operations import operators
 from stepscope.viewer.graphs.queries.graphs import code_of_graph, graph_row, operands_left_out, site_rows
 from stepscope.viewer.graphs.rows import SiteRow
@@ -21,13 +22,6 @@ from stepscope.viewer.values.rows import ValueRow
 Is = Callable[[ValueRow], bool]
 _MOST_HOPS = 5000
 _MOST_INPUTS = 4
-_MASK_MAKERS = re.compile(
-    r"(?:^|[._:/])(?:where|masked_fill|masked_scatter|masked|full|full_like|new_full|scalar_tensor|fill|triu|tril"
-    r"|constant_pad|constant_pad_nd|pad|\w*attention\w*|max_pool\w*)_?"
-    r"(?:$|[._\d])"
-)
-_LEAVES_MEMORY = re.compile(r"(?:^|[._:/])(?:empty|empty_like|empty_strided|new_empty)(?:$|[._\d])")
-_MINUS_INFINITY = re.compile(r"-\s*(?:std::numeric_limits<[^<>]*>::infinity\(\)|INFINITY|inf\b)|float\(['\"]-inf")
 _CONSTANT = re.compile(
     r"\b(?P<name>tmp\d+) = -?(?!tl\.where)(?:[\w:.]+(?:<[\w:]+>)?\((?:\[[1, ]*\], )?)*?"
     r"(?P<value>-?std::numeric_limits<[^<>]*>::(?:infinity|quiet_NaN)\(\)|float\(['\"](?:nan|-?inf)['\"]\)|0\.0\b)"
@@ -109,6 +103,7 @@ class Tracer:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.flows = Flows(trace)
+        self.masks = Masks(trace)
         self._sites: dict[int, SiteRow] = {}
         self._phases: dict[int, str | None] = {}
         self._writes_nan: dict[int, bool] = {}
@@ -120,6 +115,12 @@ class Tracer:
             row = graph_row(self.trace, graph)
             self._phases[graph] = row.phase if row is not None else None
         return self._phases[graph]
+
+    def read_sites(self, sites: Iterable[int]) -> None:
+        """Read all of these launch sites at once."""
+        unread = sorted({*sites} - self._sites.keys())
+        if unread:
+            self._sites.update((row.site, row) for row in site_rows(self.trace, unread))
 
     def site(self, site: int) -> SiteRow:
         if site not in self._sites:
@@ -204,18 +205,11 @@ class Tracer:
 
     def is_mask(self, origin: Origin) -> bool:
         """Return whether an infinity is intended or came in from outside."""
-        return origin.how == "came in" or self.makes_masks(origin.first.flow.site, origin.first.row)
+        return origin.how == "came in" or self.makes_masks(origin.first)
 
-    def makes_masks(self, site: int, written: ValueRow) -> bool:
+    def makes_masks(self, hop: Hop) -> bool:
         """Return whether a launch writes -inf intentionally and no other infinity, or leaves memory unchanged."""
-        row = self.site(site)
-        names = [*row.aten, *row.source_nodes, *row.fx_nodes, row.operator or "", row.kernel]
-        if any(_LEAVES_MEMORY.search(name) for name in names):
-            return True
-        if written.positive_infinity or not any(_MASK_MAKERS.search(name) for name in names):
-            return False
-        source = self._kernel_source(row)
-        return source is None or bool(_MINUS_INFINITY.search(source))
+        return self.masks.makes(hop.flow.site, positive=bool(hop.row.positive_infinity))
 
     def constant(self, hop: Hop) -> str | None:
         """Return ``a NaN constant``, ``an infinite constant`` or ``a division by the constant 0`` if the kernel that
@@ -242,7 +236,7 @@ class Tracer:
 
     def has_minus_infinity(self, site: SiteRow) -> bool:
         """Return whether the source of a kernel contains -inf, as masks write it."""
-        return _MINUS_INFINITY.search(self._kernel_source(site) or "") is not None
+        return MINUS_INFINITY.search(self._kernel_source(site) or "") is not None
 
     def _kernel_source(self, site: SiteRow) -> str | None:
         """Return the source of a kernel that Inductor wrote, or None if the log does not have it."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from stepscope.tracer.schema.statistics import NONFINITE
 from stepscope.viewer.store import sql
@@ -11,6 +13,8 @@ from stepscope.viewer.text.formats import launch_text
 from stepscope.viewer.values.queries.values import COLUMNS, StoredValue, value_rows
 from stepscope.viewer.values.rows import ValueRow
 
+MOST_IN_ALL = 2000
+"""Maximum number of events of all logs, besides the first one of each log."""
 MOST_STEPS = 1000
 """Maximum number of steps that an event names."""
 _NAN = "{v}.nan > 0"
@@ -55,10 +59,13 @@ _CAME_IN = f"""
     UNION ALL
     SELECT {_COUNTED} FROM input_rows v WHERE {_NAN.format(v="v")} GROUP BY v.log, v.site, v.argument
 """
-# Each rank has a log: the events of one are not those of another.
+# Each rank has a log: the events of one hide no events of another, as the first ones of all logs precede second ones.
 _FIRST = """
-    SELECT * FROM ({events}) e
-    QUALIFY row_number() OVER (PARTITION BY e.log ORDER BY e.value) <= {most} ORDER BY e.value
+    SELECT e.* EXCLUDE (turn) FROM (
+        SELECT *, row_number() OVER (PARTITION BY log ORDER BY value) AS turn FROM ({events})
+    ) e
+    QUALIFY e.turn = 1 OR (e.turn <= {most} AND row_number() OVER (ORDER BY e.turn, e.value) <= {most_in_all})
+    ORDER BY e.value
 """
 _SAME = f"""
     SELECT {COLUMNS} FROM value_rows v JOIN value_rows o ON o.value = $1
@@ -91,6 +98,7 @@ _LAUNCH = """
     WHERE l.launch = $1
 """
 
+_INFINITE_SITES = f"SELECT DISTINCT v.site FROM value_rows v WHERE v.moment = 'after' AND {_INFINITY.format(v='v')}"
 _WRITTEN = "SELECT count(*) FROM value_rows WHERE log = ? AND moment = 'after' AND nan > 0"
 
 
@@ -132,12 +140,18 @@ def nan_made(trace: Trace, most: int) -> list[Event]:
     return _events(trace, _MADE.format(made=nan, spared="false", taint=nan, most_steps=MOST_STEPS), most)
 
 
-def infinity_made(trace: Trace, most: int, *, positive: bool = False) -> list[Event]:
-    """Return the first launch of each site that wrote an infinity and no NaN although no input is known to be bad. With
-    `positive`, only +inf counts."""
-    made = (_POSITIVE if positive else _INFINITY).format(v="v")
+def infinite_sites(trace: Trace) -> list[int]:
+    """Return the launch sites that wrote an infinity."""
+    return [site for (site,) in sql.rows(trace, _INFINITE_SITES)]
+
+
+def infinity_made(trace: Trace, most: int, spared: Iterable[int], *, positive: bool = False) -> list[Event]:
+    """Return the first launch of each site, without those of `spared`, that wrote an infinity and no NaN although no
+    input is known to be bad. With `positive`, only +inf counts."""
+    made = f"{(_POSITIVE if positive else _INFINITY).format(v='v')} AND v.site NOT IN (SELECT unnest($1::BIGINT[]))"
     nan, taint = _NAN.format(v="v"), _ANY.format(v="v")
-    return _events(trace, _MADE.format(made=made, spared=nan, taint=taint, most_steps=MOST_STEPS), most)
+    events = _MADE.format(made=made, spared=nan, taint=taint, most_steps=MOST_STEPS)
+    return _events(trace, events, most, [sorted(spared)])
 
 
 def infinite_scalars(trace: Trace, most: int) -> list[Event]:
@@ -158,8 +172,9 @@ def writes_nan(trace: Trace, log: int) -> bool:
     return bool(sql.number(trace, _WRITTEN, [log]))
 
 
-def _events(trace: Trace, events: str, most: int) -> list[Event]:
-    return [Event(*row) for row in sql.rows(trace, _FIRST.format(events=events, most=most))]
+def _events(trace: Trace, events: str, most: int, parameters: Sequence[Any] = ()) -> list[Event]:
+    first = _FIRST.format(events=events, most=most, most_in_all=MOST_IN_ALL)
+    return [Event(*row) for row in sql.rows(trace, first, parameters)]
 
 
 def value_row(trace: Trace, value: int) -> ValueRow:
