@@ -48,7 +48,7 @@ def _finding(group: list[CompileEvent], fate: Fate, logs: int, nodes: dict[tuple
     first = group[0]
     node = nodes.get((first.log, first.compile_id))
     node = node if node is not None and node.text in first.text else None
-    is_in_vain = len(group) >= IN_VAIN
+    is_in_vain = first.status != "unfinished" and len(group) >= IN_VAIN
     proof = [f"Inductor failed while it was compiling {node.target}."] if node else []
     if is_in_vain and fate == "went on":
         proof.append("Each of these calls compiled in vain and ran, if at all, without compiled code.")
