@@ -74,7 +74,9 @@ def test_a_costly_function_is_one_finding(opened: Open, before: int, between: in
 def test_a_function_that_python_runs_is_the_probable_cause_between_backward_passes(opened: Open) -> None:
     findings = all_findings(opened(given_up(looped(4, 6), 1)))
     (finding,) = [one for one in findings if one.kind == "uncompiled_work"]
-    assert finding.title.endswith("probably in the backward pass of search (model.py:3), run by Python as a whole")
+    assert finding.title.endswith(
+        ", probably in the backward pass of search (model.py:3), which runs uncompiled because of a graph break"
+    )
     assert finding.proof[0] == "Python runs all of search (model.py:3) because of the graph break at model.py:5."
 
 

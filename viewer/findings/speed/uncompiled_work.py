@@ -108,7 +108,9 @@ def _run_by_python(evidence: Evidence, run: RunSplit, cost: GapCost) -> list[Com
 def _cause(in_python: Sequence[CompileEvent]) -> str:
     names = list(dict.fromkeys(event.name for event in in_python))
     others = f" and {plural(len(names) - 1, 'other function')}" if len(names) > 1 else ""
-    return f", probably in the backward pass of {names[0]}{others}, run by Python as a whole" if names else ""
+    runs = "which runs" if len(names) == 1 else "which run"
+    reason = f"{runs} uncompiled because of {'a graph break' if len(in_python) == 1 else 'graph breaks'}"
+    return f", probably in the backward pass of {names[0]}{others}, {reason}" if names else ""
 
 
 def _because(event: CompileEvent) -> str:
