@@ -34,6 +34,9 @@ def found(function: Function, dtype: torch.dtype = torch.uint8) -> list[str]:
         (lambda a, b: torch.sub(a, b).to(torch.float64), "float64"),
         (lambda a, b: (a - b) * 0.5, "float32"),
         (lambda a, b: (a - b).long(), "int64"),
+        (lambda a, b: (a - b).sum(), "int64"),
+        (lambda a, b: (a.min() - b.max()).float(), "float32"),
+        (lambda a, b: torch.mean(a - b, dtype=torch.float32), "float32"),
         (lambda a, b: (a - b).abs(), "abs"),
         (lambda a, b: a.sub(b).abs().float(), "abs"),
     ],
@@ -53,6 +56,13 @@ def test_a_difference_that_is_converted_afterwards(function: Function, converted
         lambda a, b: a - b,
         lambda a, b: (a - b) ^ b,
         lambda a, b: ((a - b) > 3) & (b > 0),
+        lambda a, b: (torch.maximum(a, b) - torch.minimum(a, b)).float(),
+        lambda a, b: (a.max() - b).float(),
+        lambda a, b: (a - a.amin(0, keepdim=True)) / 255,
+        lambda a, b: (a.max(dim=0).values - b).float(),
+        lambda a, b: torch.count_nonzero(a - b),
+        lambda a, b: (a - b).argmax(),
+        lambda a, b: torch.zeros_like(a - b, dtype=torch.float32),
     ],
 )
 def test_other_operations(function: Function) -> None:

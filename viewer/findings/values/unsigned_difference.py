@@ -2,7 +2,7 @@
 to a signed or floating-point dtype or takes its absolute value. Where the second tensor is larger, the difference has
 wrapped around by then: 2 - 3 is 255 in uint8. The graphs of Dynamo show the operations, but not whether the second
 tensor is ever larger, so that this is information. There is one finding per line of the program. Differences with a
-number, such as 1 - mask, do not count."""
+number, such as 1 - mask, do not count, nor those of a maximum or from a minimum, such as x.max() - x.min()."""
 
 from __future__ import annotations
 
