@@ -49,6 +49,14 @@ def augmented(average: Tensor, value: Tensor) -> None:
     average += 0.001 * (value - average)
 
 
+def in_place(average: Tensor, value: Tensor) -> None:
+    average[:] = average * 0.999 + value * 0.001
+
+
+def in_place_of_all(average: Tensor, value: Tensor) -> None:
+    average[...] = average * 0.999 + value * 0.001
+
+
 def in_float32(average: Tensor, value: Tensor) -> None:
     average.copy_((average.float() * 0.999 + value.float() / 1000).to(average.dtype))
 
@@ -63,7 +71,12 @@ def in_float32(average: Tensor, value: Tensor) -> None:
         in_pairs(lambda average, value: average.sub_((average - value) * 0.001)),
         in_pairs(lambda average, value: average.sub_(average - value, alpha=0.001)),
         in_pairs(augmented),
+        in_pairs(in_place),
+        in_pairs(in_place_of_all),
+        in_pairs(lambda average, value: average.data.mul_(0.999).add_(value.data, alpha=0.001)),
+        in_pairs(lambda average, value: average.detach().lerp_(value, 0.001)),
         in_pairs(in_float32),
+        in_pairs(lambda average, value: average.copy_(average.float().lerp(value.float(), 0.001).type_as(average))),
         foreach,
     ],
 )
@@ -77,6 +90,7 @@ def test_updates_of_a_thousandth_are_lost(update: Update) -> None:
     "update",
     [
         in_pairs(lambda average, value: average.lerp_(value, 0.1)),
+        in_pairs(lambda average, value: average.copy_(value.sin().type_as(average.float().lerp(value.float(), 0.001)))),
         in_pairs(lambda average, value: average.mul_(0.999)),
         in_pairs(lambda average, value: average.add_(value, alpha=-0.001)),
         in_pairs(lambda average, value: average.mul_(1 - 1e-4).add_(value, alpha=-1e-3)),  # weight decay

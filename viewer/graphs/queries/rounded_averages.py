@@ -16,8 +16,10 @@ LEAST_FACTOR = 0.5
 """An average that follows values nearer to it than this, relative to its magnitude, is not told."""
 _SIGNIFICANT_BITS = {"bf16": 8, "f16": 11}
 _OPERATORS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
-_SAME = {"copy", "detach", "clone", "to", "float", "double", "half", "bfloat16", "type", "type_as", "contiguous"}
-"""Functions whose result has the values of their last tensor."""
+_SAME = {"detach", "clone", "to", "float", "double", "half", "bfloat16", "type", "type_as", "contiguous"}
+"""Functions whose result has the values of their first tensor."""
+_EVERYTHING = {"slice(None, None, None)", "Ellipsis"}
+"""Indices of all elements."""
 _MOST_TERMS = 4
 
 Form = Mapping[str, float]
@@ -111,12 +113,18 @@ class _Sums:
             match statement:
                 case ast.AugAssign(ast.Name(target), operator, value):
                     yield from self._change([target], _OPERATORS.get(type(operator), ""), [[self._read(value)]], {})
+                case ast.Assign([ast.Subscript(ast.Name(target), index)], value) if ast.unparse(index) in _EVERYTHING:
+                    yield from self._change([target], "copy_", [[self._read(value)]], {})
                 case ast.Assign([ast.Name(target)], value) | ast.AnnAssign(ast.Name(target), _, ast.expr() as value):
                     yield from self._assign(target, value)
 
     def _assign(self, target: str, value: ast.expr) -> Iterator[str]:
         match value:
-            case ast.Name(name):
+            case (
+                ast.Name(name)
+                | ast.Call(ast.Attribute(ast.Name(name), "detach"), [])
+                | ast.Call(ast.Attribute(_, "_get_data_attr"), [ast.Name(name)])
+            ):
                 self._same[target] = self._same.get(name, name)
             case ast.BinOp(left, operator, right):
                 self._store(target, _OPERATORS.get(type(operator), ""), [self._read(left), self._read(right)], {})
@@ -182,10 +190,12 @@ def _sum(function: str, operands: Sequence[Operand], named: Mapping[str, Operand
             return _added({}, form, factor)
         case "div", [dict() as form, float() as divisor] if divisor:
             return _added({}, form, 1 / divisor)
+        case "copy", [_, dict() as form]:
+            return form
         case "lerp", [dict() as start, dict() as end, float() as weight]:
             return _added(_added({}, start, 1 - weight), end, weight)
     tensors = [one for one in operands if isinstance(one, dict)]
-    return tensors[-1] if function in _SAME and tensors else None
+    return tensors[0] if function in _SAME and tensors else None
 
 
 def _added(left: Form, right: Form, factor: float) -> Form:
