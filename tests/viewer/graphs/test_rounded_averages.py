@@ -90,6 +90,7 @@ def test_updates_of_a_thousandth_are_lost(update: Update) -> None:
     "update",
     [
         in_pairs(lambda average, value: average.lerp_(value, 0.1)),
+        in_pairs(lambda average, value: average.lerp_(value, 0.0035)),
         in_pairs(lambda average, value: average.copy_(value.sin().type_as(average.float().lerp(value.float(), 0.001)))),
         in_pairs(lambda average, value: average.mul_(0.999)),
         in_pairs(lambda average, value: average.add_(value, alpha=-0.001)),

@@ -1,4 +1,4 @@
-"""Builds the findings about moving averages whose dtype rounds most of their updates away."""
+"""Builds the findings about moving averages whose dtype rounds small updates away."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ def of_lost_averages(evidence: Evidence, rule: str) -> Iterator[Timed]:
 def _finding(evidence: Evidence, one: RoundedAverage, rule: str) -> Finding:
     names, dtype = [name for name in one.names if name], _DTYPES[one.dtype]
     subject = names_text(names, len(one.names)) if names else "An average in compiled code"
-    change = "change" if len(one.names) > 1 and names else "changes"
+    does, its = ("do", "their") if len(one.names) > 1 and names else ("does", "its")
     return Finding(
         kind="lost_update",
         severity="warning",
-        title=f"{subject}{place(one.source)} hardly {change}: {dtype} rounds most of the updates away, in which"
-        f" new values have a weight of {number(one.weight)}",
+        title=f"{subject}{place(one.source)} {does} not follow values that are nearer than about {one.factor:.2g} times"
+        f" {its} magnitude: {dtype} rounds updates with a weight of {number(one.weight)} away",
         proof=[
             f"In {dtype}, an element of this moving average stays as it is unless the new value differs from it by"
-            f" about {one.factor:.2g} times its magnitude; an average in float32 follows the values."
+            f" about {one.factor:.2g} times its magnitude. Values that spread far more than that around their mean"
+            " still move it; an average in float32 follows all values."
         ],
         rule=rule,
         evidence={"tensors": names, "dtype": dtype, **attributes(one, "weight", "factor")},

@@ -7,9 +7,9 @@ the launch changed each time, or its elements are all equal. Or at least 90 % of
 or float16 that were compared had a gradient in each of five steps of an optimizer of torch.optim, whose learning rate
 did not rise, and never changed. Or a graph that ran three times or more replaces an input in bfloat16 or float16 by a
 weighted mean of itself and of new values, and the weight of these is so small that an element stays as it is unless the
-new value differs from it by half of its magnitude or more; the graph of Dynamo shows it, without values. Such updates
-are lost. The tensor needs a dtype with more digits. If the launch moves
-other tensors of such a dtype, the finding is for information."""
+new value differs from it by its own magnitude or more; the graph of Dynamo shows it, but not how far the values are
+apart. Such updates are lost. The tensor needs a dtype with more digits. If the launch moves other tensors of such a
+dtype, the finding is for information."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from stepscope.viewer.graphs.rows import SourceLine, commented_lines
 from stepscope.viewer.store.trace import Trace
 
 LEAST_CALLS = 3
-LEAST_FACTOR = 0.5
+LEAST_FACTOR = 1.0
 """An average that follows values nearer to it than this, relative to its magnitude, is not told."""
 _SIGNIFICANT_BITS = {"bf16": 8, "f16": 11}
 _OPERATORS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
@@ -71,7 +71,8 @@ def factor_of(dtype: str, weight: float) -> float:
 
 def averages(graph: str) -> Iterator[tuple[str, str, float, SourceLine | None]]:
     """Yield the inputs of a graph of Dynamo that it replaces by a weighted mean of themselves and of other values, if
-    their dtype rounds most such updates away: name, dtype, weight of the other values, line of the program."""
+    their dtype rounds updates by values away that differ by less than their magnitude: name, dtype, weight of the other
+    values, line of the program."""
     function = next(functions(graph), "")
     inputs = {one.name: one.dtype for one in nodes_of(function).values() if one.function == "placeholder"}
     sums = _Sums()
