@@ -35,16 +35,53 @@ for _ in range(4):
 """
 
 
+GUARDED = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.register_buffer("seen", torch.zeros(()))
+    def forward(self, x):
+        if torch.is_grad_enabled():
+            self.seen += 1
+        return self.layer(x).relu()
+
+blocks = nn.ModuleList(Block() for _ in range(4))
+for block in blocks:
+    block.compile()
+for _ in range(4):
+    x = torch.randn(4, 8, requires_grad=True)
+    for number, block in enumerate(blocks):
+        x = checkpoint(block, x, use_reentrant=True) if number in (1, 2) else block(x)
+    x.sum().backward()
+assert [block.seen.item() for block in blocks] == [4, 4, 4, 4]
+"""
+
+
+def updated_twice(folder: Path, program: str, *arguments: str) -> list[tuple[str, str]]:
+    """Return the severities and titles of the findings about a program."""
+    folder.joinpath("block.py").write_text(program, "utf-8")
+    command = [*COMMAND, "run", "-o", folder / "trace", folder / "block.py", *arguments]
+    python_processes.run(command, env=clean_environment(folder / "cache"), check=True)
+    answer = python_processes.run([*COMMAND, "summary", folder / "trace", "--json"], check=True)
+    found = json.loads(answer.stdout)["findings"]
+    return [(one["severity"], one["title"]) for one in found if one["kind"] == "repeated_update"]
+
+
 @pytest.mark.parametrize(
     ("how", "is_told"), [("reentrant", True), ("not reentrant", True), ("plain", False), ("eval", False)]
 )
 def test_running_statistics(tmp_path: Path, how: str, is_told: bool) -> None:
-    tmp_path.joinpath("block.py").write_text(PROGRAM, "utf-8")
-    command = [*COMMAND, "run", "-o", tmp_path / "trace", tmp_path / "block.py", how]
-    python_processes.run(command, env=clean_environment(tmp_path / "cache"), check=True)
-    answer = python_processes.run([*COMMAND, "summary", tmp_path / "trace", "--json"], check=True)
-    found = json.loads(answer.stdout)["findings"]
+    found = updated_twice(tmp_path, PROGRAM, how)
     names = "self.norm.num_batches_tracked, self.norm.running_mean and self.norm.running_var"
-    titles = [one["title"] for one in found if one["kind"] == "repeated_update"]
-    assert [title.partition(" are updated twice (block.py:11)")[0] for title in titles] == [names] * is_told
-    assert {one["severity"] for one in found} <= {"info"}
+    assert [title.partition(" are updated twice (block.py:11)")[0] for _, title in found] == [names] * is_told
+    assert {severity for severity, _ in found} <= {"info"}
+
+
+def test_blocks_that_count_only_with_gradients_are_right(tmp_path: Path) -> None:
+    """Some run checkpointed and others plainly, by the same graphs: each counter is updated once."""
+    assert updated_twice(tmp_path, GUARDED) == []

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stepscope.viewer.graphs.queries.program_names import program_names
+from stepscope.viewer.memory.queries.identity import FIRST_CALL
 from stepscope.viewer.memory.queries.kept_results import last_writer
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 LEAST_STEPS = 3
-_GRAPHS = """
-    WITH again AS (
-        SELECT log, unnest(from_json(call, '["BIGINT"]')) AS local_call FROM calls_in_backward
-    ), ran AS (
-        SELECT c.log, c.graph, c.step, c.start_ns, a.local_call IS NOT NULL AS is_again
+_AGAIN = """SELECT log, unnest(from_json(call, '["BIGINT"]')) AS local_call FROM calls_in_backward"""
+_GRAPHS = f"""
+    WITH again AS ({_AGAIN}), ran AS (
+        SELECT c.graph, c.step, c.start_ns, a.local_call IS NOT NULL AS is_again
         FROM calls c LEFT JOIN again a ON a.log = c.log AND a.local_call = c.local_call
     )
-    SELECT g.log, split_part(g.compile_id, '/', 1) AS frame, g.graph, r.is_again, min(r.step), min(r.start_ns),
-           count(DISTINCT r.step)
+    SELECT g.graph, g.log, min(r.step) FILTER (r.is_again), min(r.start_ns) FILTER (r.is_again)
     FROM ran r JOIN graphs g ON g.graph = r.graph AND g.phase <> 'backward' AND g.compile_id IS NOT NULL
     WHERE g.log IN (SELECT log FROM again)
-    GROUP BY ALL HAVING count(DISTINCT r.step) >= $1 ORDER BY g.log, g.graph
+    GROUP BY g.graph, g.log HAVING count(DISTINCT r.step) >= $1 ORDER BY g.log, g.graph
+"""
+# Modules of one class share their graphs, so that only the memory tells whether both calls write the same buffer.
+_REPEATED = f"""
+    WITH again AS ({_AGAIN}), written AS (SELECT unnest($2) AS graph, unnest($3) AS name), used AS (
+        SELECT m.call, m.log, m.step, g.graph, split_part(g.compile_id, '/', 1) AS frame, s.name,
+               a.local_call IS NOT NULL AS is_again, {FIRST_CALL} AS by_call,
+               coalesce(s.met_as, s.storage) AS by_storage
+        FROM written w JOIN graphs g ON g.graph = w.graph JOIN calls c ON c.graph = w.graph
+        JOIN measured_calls m ON m.call = c.call
+        JOIN layout_storages s ON s.layout = m.layout AND s.kind = 'input' AND s.name = w.name
+        LEFT JOIN again a ON a.log = m.log AND a.local_call = m.local_call
+    ), ordered AS (
+        SELECT *, lag(is_again) OVER (PARTITION BY log, frame, by_call, by_storage ORDER BY call) AS follows_again
+        FROM used
+    )
+    SELECT graph, name, count(DISTINCT step) FROM ordered WHERE is_again AND NOT follows_again
+    GROUP BY graph, name HAVING count(DISTINCT step) >= $1
 """
 _WRITTEN = """
     SELECT DISTINCT coalesce(a.storage, a.buffer, a.name) FROM sites s JOIN arguments a ON a.site = s.site
@@ -41,7 +56,7 @@ class RepeatedUpdate:
     step: int
     start_ns: int
     steps: int
-    """The number of steps in which it runs there."""
+    """The number of steps in which it changes there what the forward pass has changed."""
     names: tuple[str, ...]
     """In the program."""
     site: int | None
@@ -53,15 +68,20 @@ def repeated_updates(trace: Trace) -> Iterator[RepeatedUpdate]:
     if not sql.has_rows(trace, "calls_in_backward"):
         return
     found = sql.rows(trace, _GRAPHS, [LEAST_STEPS])
-    in_forward: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
-    for log, frame, graph, is_again, *_ in found:
-        if not is_again:
-            in_forward[log, frame] |= _changed_buffers(trace, graph).keys()
-    for log, frame, graph, is_again, step, start_ns, steps in found:
-        changed = _changed_buffers(trace, graph) if is_again else {}
-        names = tuple(name for name in changed if name in in_forward[log, frame])
-        if names:
-            yield RepeatedUpdate(log, graph, step, start_ns, steps, names, last_writer(trace, graph, changed[names[0]]))
+    changed = {graph: _changed_buffers(trace, graph) for graph, *_ in found}
+    written = [(graph, name) for graph, names in changed.items() for name in names.values()]
+    repeated = _repeated(trace, written) if written else {}
+    for graph, log, step, start_ns in found:
+        steps = {name: repeated[graph, one] for name, one in changed[graph].items() if (graph, one) in repeated}
+        if steps:
+            site = last_writer(trace, graph, changed[graph][next(iter(steps))])
+            yield RepeatedUpdate(log, graph, step, start_ns, max(steps.values()), tuple(steps), site)
+
+
+def _repeated(trace: Trace, written: list[tuple[int, str]]) -> dict[tuple[int, str], int]:
+    """Return the number of steps in which a graph, in the backward pass, writes an input that was written before it."""
+    graphs, names = [graph for graph, _ in written], [name for _, name in written]
+    return {(graph, name): steps for graph, name, steps in sql.rows(trace, _REPEATED, [LEAST_STEPS, graphs, names])}
 
 
 def _changed_buffers(trace: Trace, graph: int) -> dict[str, str]:
