@@ -45,10 +45,13 @@ class Block(nn.Module):
         super().__init__()
         self.layer = nn.Linear(8, 8)
         self.register_buffer("seen", torch.zeros(()))
+        self.register_buffer("last", torch.zeros(4, 8))
     def forward(self, x):
         if torch.is_grad_enabled():
             self.seen += 1
-        return self.layer(x).relu()
+        y = self.layer(x).relu()
+        self.last.copy_(y.detach())  # the recomputation writes the same
+        return y
 
 blocks = nn.ModuleList(Block() for _ in range(4))
 for block in blocks:

@@ -1,9 +1,10 @@
 """Activation checkpointing runs a compiled forward pass again during the backward pass, and both times the forward pass
 changes the same buffers of a module, in three or more steps. So a counter counts each batch twice, and a moving average
 gets it twice. The graphs of both calls are those of one function, and they write the same memory, so that storages must
-be tracked, as they are by default. Only for information are the running statistics of normalisation layers
-(running_mean, running_var, num_batches_tracked), which then move with nearly twice the momentum. Change such buffers
-outside of the function that is checkpointed, or only if the forward pass is not a recomputation."""
+be tracked, as they are by default. Buffers that kernels write without reading them, such as caches, do not count,
+because they have the same content after the second write. Only for information are the running statistics of
+normalisation layers (running_mean, running_var, num_batches_tracked), which then move with nearly twice the momentum.
+Change such buffers outside of the function that is checkpointed, or only if the forward pass is not a recomputation."""
 
 from __future__ import annotations
 

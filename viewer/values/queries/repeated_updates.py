@@ -40,9 +40,11 @@ _REPEATED = f"""
     SELECT graph, name, count(DISTINCT step) FROM ordered WHERE is_again AND NOT follows_again
     GROUP BY graph, name HAVING count(DISTINCT step) >= $1
 """
+# What a kernel only writes, such as a cache, has the same content after it is written twice.
 _WRITTEN = """
-    SELECT DISTINCT coalesce(a.storage, a.buffer, a.name) FROM sites s JOIN arguments a ON a.site = s.site
-    WHERE s.graph = ? AND a.role <> 'in'
+    SELECT coalesce(a.storage, a.buffer, a.name) AS memory FROM sites s JOIN arguments a ON a.site = s.site
+    WHERE s.graph = ? AND list_contains(['cpp', 'triton'], s.kind)
+    GROUP BY s.site, memory HAVING bool_or(a.role <> 'in') AND bool_or(a.role <> 'out')
 """
 
 
@@ -85,7 +87,8 @@ def _repeated(trace: Trace, written: list[tuple[int, str]]) -> dict[tuple[int, s
 
 
 def _changed_buffers(trace: Trace, graph: int) -> dict[str, str]:
-    """Return the names of the buffers of modules that a graph changes, by their names in the program."""
+    """Return the names of the buffers of modules that a kernel of a graph reads and changes, by their names in the
+    program."""
     known = program_names(trace, graph)
-    written = sorted(name for (name,) in sql.rows(trace, _WRITTEN, [graph]) if name in known)
+    written = sorted({name for (name,) in sql.rows(trace, _WRITTEN, [graph]) if name in known})
     return {found.name: one for one in written if (found := known[one]).kind == "buffer" and found.name is not None}
