@@ -35,9 +35,9 @@ def test_what_goes_wrong_over_steps_is_named(tmp_path: Path) -> None:
     (still,) = findings_of("still", tmp_path, cache).values()
     assert (still["kind"], still["source"]["code"]) == (
         "lost_update",
-        "average.mul_(0.999).add_(x.mean(0).to(average.dtype), alpha=0.001)",
+        "total.add_(x.mean(0).to(total.dtype), alpha=0.001)",
     )
-    assert still["title"].startswith("average (arg")
+    assert still["title"].startswith("total (arg")
     assert "was updated in 10 steps and never changed" in still["title"]
 
     sick = findings_of("sick", tmp_path, cache)

@@ -1,4 +1,4 @@
-"""Trains a small model; the argument says what goes wrong: nothing, an average in bfloat16 that is too
+"""Trains a small model; the argument says what goes wrong: nothing, a sum in bfloat16 that is too
 coarse to move, or all the rest.
 
 python -m tests.capture.trend_program healthy|still|sick
@@ -33,16 +33,16 @@ def begin(x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.relu(x), torch.zeros(8, 16)
 
 
-def track(average: Tensor, x: Tensor) -> None:
-    """Move an average by a tenth of a percent towards the mean of a batch."""
-    average.mul_(0.999).add_(x.mean(0).to(average.dtype), alpha=0.001)
+def track(total: Tensor, x: Tensor) -> None:
+    """Add a thousandth of the mean of a batch to a sum."""
+    total.add_(x.mean(0).to(total.dtype), alpha=0.001)
 
 
 def main(what: str) -> None:
     torch.manual_seed(0)
     is_sick = what == "sick"
     model = Model(-50.0 if is_sick else 0.1, torch.bfloat16 if is_sick else torch.float32)
-    growing, average = torch.ones(16), torch.full((16,), 4.0, dtype=torch.bfloat16 if what == "still" else None)
+    growing, total = torch.ones(16), torch.full((16,), 4.0, dtype=torch.bfloat16 if what == "still" else None)
     compiled, beginning = torch.compile(model), torch.compile(begin)
     tracking = torch.compile(track)
     scale = torch.compile(lambda x: x * 9.0) if is_sick else torch.compile(lambda x: x * 1.0)
@@ -50,7 +50,7 @@ def main(what: str) -> None:
     for _ in range(STEPS):
         growing = scale(growing)
         x, state = beginning(torch.randn(8, 16))
-        tracking(average, x)
+        tracking(total, x)
         loss = compiled(x + state).square().mean()
         optimizer.zero_grad()
         loss.backward()
