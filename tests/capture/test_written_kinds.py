@@ -91,6 +91,12 @@ def waiting(folder: Path) -> None:
     assert run(folder, *stepscope, "-m", "tests.slowness.programs", "data_loader", "slow", autoload=True) == 0
 
 
+def run_recorded(folder: Path, code: str, *options: str) -> None:
+    """Record a program of some lines."""
+    stepscope = [sys.executable, "-m", "stepscope", "run", *options, "-o", str(folder / "trace"), "--"]
+    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
+
+
 def optimizing(folder: Path) -> None:
     """Steps of an optimizer with many parameters, whose gradients are not set to zero, and of one without effect."""
     code = (
@@ -100,8 +106,7 @@ def optimizing(folder: Path) -> None:
         "v.grad, o = v.detach(), torch.optim.SGD([v, u], lr=1e-6)\n"
         "[o.step() for _ in range(6)]"
     )
-    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
-    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
+    run_recorded(folder, code)
 
 
 def listing(folder: Path) -> None:
@@ -111,8 +116,7 @@ def listing(folder: Path) -> None:
         "f, o = torch.compile(lambda x: net.more[0](net(x)).sum()), torch.optim.SGD(net.parameters(), lr=0.1)\n"
         "[(f(torch.ones(2, 4)).backward(), o.step()) for _ in range(6)]"
     )
-    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
-    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
+    run_recorded(folder, code)
 
 
 def sharing(folder: Path) -> None:
@@ -123,8 +127,7 @@ def sharing(folder: Path) -> None:
         "f, o = torch.compile(lambda x: (net(x) - other(x)).sum()), torch.optim.SGD(net.parameters(), lr=0.1)\n"
         "[(f(torch.ones(2, 4)).backward(), o.step()) for _ in range(3)]"
     )
-    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
-    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
+    run_recorded(folder, code)
 
 
 def clearing(folder: Path) -> None:
@@ -134,8 +137,7 @@ def clearing(folder: Path) -> None:
         "part = lambda: (o.zero_grad(), f(torch.ones(2, 4)).sum().backward())\n"
         "[(part(), part(), o.step()) for _ in range(6)]"
     )
-    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
-    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
+    run_recorded(folder, code)
 
 
 def freezing(folder: Path) -> None:
@@ -146,8 +148,7 @@ def freezing(folder: Path) -> None:
         "f = torch.compile(net); torch.set_grad_enabled(False); f(torch.ones(2, 16)); net.weight.add_(1)\n"
         "f(torch.ones(2, 16))"
     )
-    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
-    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
+    run_recorded(folder, code)
 
 
 def straying(folder: Path) -> None:
@@ -159,8 +160,7 @@ def straying(folder: Path) -> None:
         "def filled(x): out = torch.empty_like(x); fill(out); return out + 1\n"
         "torch.compile(filled)(torch.ones(8))"
     )
-    stepscope = [sys.executable, "-m", "stepscope", "run", "--red-zones", "-o", str(folder / "trace"), "--"]
-    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
+    run_recorded(folder, code, "--red-zones")
 
 
 def keeping(folder: Path) -> None:
@@ -172,8 +172,7 @@ def keeping(folder: Path) -> None:
         "def write(x): out.copy_(x * 2); return out\n"
         "for _ in range(9): kept.append(write(torch.rand(4)))"
     )
-    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
-    assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
+    run_recorded(folder, code)
 
 
 def profiled(folder: Path) -> None:
