@@ -69,9 +69,8 @@ def copied(model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     ],
 )
 def test_where_gradients_end(function: Loss, ends: set[str] | None) -> None:
-    text = next(functions(logged(function, 1, torch.randn(12))))
-    nodes = nodes_of(text)
-    found = ends_of(text, nodes, inputs_of(nodes, NAMES).values())
+    (text,) = functions(logged(function, 1, torch.randn(12)))
+    found = ends_of(text, inputs_of(text.nodes, NAMES).values())
     lines = {one.source for one in found or () if one.source is not None}
     assert (None if found is None else {one.code for one in lines}) == ends
     code, first = inspect.getsourcelines(function)
@@ -88,6 +87,6 @@ def test_inputs_of_the_outermost_module_alone_are_meant() -> None:
 
 
 def test_a_text_that_is_no_graph_has_no_ends() -> None:
-    text = "def forward(:"
-    assert ends_of(text, nodes_of(text), NAMES) == []
-    assert [*functions("")] == []
+    assert functions("") == []
+    (function,) = functions("def forward(:")
+    assert ends_of(function, NAMES) == []

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stepscope.viewer.graphs.queries.dynamo_nodes import functions
 from stepscope.viewer.graphs.queries.inference_dropouts import active
 
 
@@ -24,7 +25,7 @@ def found(function: Callable[[Tensor], Tensor]) -> list[str]:
     with torch.no_grad():
         torch.compile(function, backend=keep)(torch.ones(2, 4, 4))
     (graph,) = graphs
-    return [name for _, name in active(graph)]
+    return [name for _, name in active(functions(graph))]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stepscope.viewer.graphs.queries.dynamo_nodes import functions
 from stepscope.viewer.graphs.queries.loss_inputs import mistakes
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
@@ -37,7 +38,7 @@ def one_hot(classes: Tensor) -> Tensor:
 
 def found(loss: Loss, width: int, target: Tensor, **options: Any) -> list[tuple[str, str, str, str]]:
     graph = logged(loss, width, target, **options)
-    return [(mistake, loss.function, given.function, size) for mistake, loss, given, size in mistakes(graph)]
+    return [(mistake, loss.function, given.function, size) for mistake, loss, given, size in mistakes(functions(graph))]
 
 
 @pytest.mark.parametrize(
@@ -154,4 +155,4 @@ def test_a_text_that_is_no_graph_ends() -> None:
         x: "f32[3, 3]" = x.view(3, 3)
         loss: "f32[]" = torch.nn.functional.cross_entropy(x, y)
         other: "f32[]" = """
-    assert [*mistakes(looped + "a" * 200_000)] == []
+    assert [*mistakes(functions(looped + "a" * 200_000))] == []

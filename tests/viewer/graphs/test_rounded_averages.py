@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from stepscope.viewer.graphs.queries.dynamo_nodes import functions
 from stepscope.viewer.graphs.queries.rounded_averages import averages, factor_of
 
 Update = Callable[[list[Tensor], list[Tensor]], object]
@@ -30,7 +31,7 @@ def logged(update: Update, dtype: torch.dtype) -> str:
 
 
 def found(update: Update, dtype: torch.dtype = torch.bfloat16) -> list[tuple[str, float]]:
-    return [(name, weight) for name, _, weight, _ in averages(logged(update, dtype))]
+    return [(name, weight) for name, _, weight, _ in averages(functions(logged(update, dtype))[0])]
 
 
 def in_pairs(function: Callable[[Tensor, Tensor], object]) -> Update:
@@ -115,4 +116,4 @@ def test_how_far_a_value_must_be_away() -> None:
 
 @pytest.mark.parametrize("text", ["", "def forward(self", "def forward(self, x):\n    x = " + "(" * 5000, "\0"])
 def test_a_text_that_is_no_graph_has_none(text: str) -> None:
-    assert [*averages(text)] == []
+    assert [one for function in functions(text) for one in averages(function)] == []

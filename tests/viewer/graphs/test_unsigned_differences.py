@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from stepscope.viewer.graphs.queries.dynamo_nodes import functions
 from stepscope.viewer.graphs.queries.unsigned_differences import differences
 
 Function = Callable[[Tensor, Tensor], Tensor]
@@ -24,7 +25,7 @@ def found(function: Function, dtype: torch.dtype = torch.uint8) -> list[str]:
     torch._dynamo.reset()
     torch.compile(function, backend=keep)(torch.ones(4, dtype=dtype), torch.zeros(4, dtype=dtype))
     (graph,) = graphs
-    return [converted_to for _, converted_to in differences(graph)]
+    return [converted_to for _, converted_to in differences(functions(graph))]
 
 
 @pytest.mark.parametrize(

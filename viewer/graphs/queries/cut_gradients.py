@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from stepscope.viewer.graphs.queries.dynamo_nodes import Node, Nodes, functions, nodes_of, returned
+from stepscope.viewer.graphs.queries.dynamo_nodes import Function, Node, Nodes, functions_of, returned
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -34,14 +34,13 @@ def cut_gradients(trace: Trace, log: int, parameters: Sequence[str]) -> list[Nod
     records = sql.rows(trace, _GRAPHS, [log, _MOST_GRAPHS + 1])
     found, seen = list[Node](), set[str]()
     for (record,) in records[:_MOST_GRAPHS]:
-        function = next(functions(trace.payload(record).decode("utf-8", "replace")), "")
-        nodes = nodes_of(function)
-        inputs = inputs_of(nodes, parameters)
-        ends = ends_of(function, nodes, inputs.values()) if inputs else []
-        if ends is None:
-            return []
-        seen |= inputs.keys()
-        found += ends
+        for function in functions_of(trace, record)[:1]:
+            inputs = inputs_of(function.nodes, parameters)
+            ends = ends_of(function, inputs.values()) if inputs else []
+            if ends is None:
+                return []
+            seen |= inputs.keys()
+            found += ends
     return found if len(seen) == len(parameters) and len(records) <= _MOST_GRAPHS else []
 
 
@@ -52,14 +51,14 @@ def inputs_of(nodes: Nodes, parameters: Sequence[str]) -> dict[str, str]:
     return {wanted[form]: name for name in names for form in wanted if form.fullmatch(name)}
 
 
-def ends_of(function: str, nodes: Nodes, inputs: Iterable[str]) -> list[Node] | None:
-    """Return the nodes behind which the function of a graph, with these nodes, passes no gradient to its inputs, and on
-    which its results depend; None if gradients of a result flow to one of the inputs, or if that is not known."""
-    results = returned(function)
-    reached, ends = _followed(nodes, set(inputs))
-    if reached & results or _changes_in_place(function, nodes, reached):
+def ends_of(function: Function, inputs: Iterable[str]) -> list[Node] | None:
+    """Return the nodes behind which the function of a graph passes no gradient to its inputs, and on which its results
+    depend; None if gradients of a result flow to one of the inputs, or if that is not known."""
+    results = returned(function.text)
+    reached, ends = _followed(function.nodes, set(inputs))
+    if reached & results or _changes_in_place(function, reached):
         return None
-    return [end for end in ends if _reach(nodes, end.name) & results]
+    return [end for end in ends if _reach(function.nodes, end.name) & results]
 
 
 def _ending(parameter: str) -> str:
@@ -90,12 +89,12 @@ def _reach(nodes: Nodes, start: str) -> set[str]:
     return reached
 
 
-def _changes_in_place(function: str, nodes: Nodes, reached: set[str]) -> bool:
+def _changes_in_place(function: Function, reached: set[str]) -> bool:
     """Return whether a value that gradients flow to may be written into another tensor."""
-    changing = (node for node in nodes.values() if _IN_PLACE.search(node.function))
+    changing = (node for node in function.nodes.values() if _IN_PLACE.search(node.function))
     if any(not reached.isdisjoint(node.operands) for node in changing):
         return True
-    written = _WRITTEN.findall(function)
+    written = _WRITTEN.findall(function.text)
     return any(not reached.isdisjoint(_WORD.findall(value)) for value in written)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -29,6 +29,7 @@ _INDEX = re.compile(r"\w+(?:\[|\.m?T$)")
 _OPERATOR = re.compile(r" (\*\*|//|[-+*/@%&|<>]) ")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?! ?=)")
 """A name other than that of an argument."""
+_MOST_KEPT = 200
 _RETURNED = re.compile(r"^[ \t]*return (.*)$", re.MULTILINE)
 
 
@@ -44,9 +45,6 @@ class DynamoGraph(NamedTuple):
     step: int
     """The step of the first call."""
     start_ns: int
-
-    def text(self, trace: Trace) -> str:
-        return trace.payload(self.record).decode("utf-8", "replace")
 
 
 def dynamo_graphs(trace: Trace, calls: int = 1) -> list[DynamoGraph]:
@@ -73,15 +71,32 @@ class Node:
 Nodes = Mapping[str, Node]
 
 
-def functions(graph: str) -> Iterator[str]:
-    """Yield the text of each function of a graph: its own, and those of its subgraphs."""
+class Function(NamedTuple):
+    """A function of a graph."""
+
+    text: str
+    nodes: Nodes
+    """By name, in their order."""
+
+
+def functions_of(trace: Trace, record: int) -> list[Function]:
+    """Return the functions of the graph of Dynamo in a record. They are kept, because several queries read them."""
+    return trace.once(_functions_of, record, most=_MOST_KEPT)
+
+
+def _functions_of(trace: Trace, record: int) -> list[Function]:
+    return functions(trace.payload(record).decode("utf-8", "replace"))
+
+
+def functions(graph: str) -> list[Function]:
+    """Return the functions in the text of a graph: its own, and those of its subgraphs."""
     starts = [found.start() for found in _FORWARD.finditer(graph)]
-    for start, end in pairwise([*starts, len(graph)]):
-        yield graph[start:end]
+    texts = [graph[start:end] for start, end in pairwise([*starts, len(graph)])]
+    return [Function(text, nodes_of(text)) for text in texts]
 
 
 def nodes_of(function: str) -> Nodes:
-    """Return the nodes of a function by name, in their order."""
+    """Return the nodes in the text of a function by name, in their order."""
     nodes = {
         one.name: Node(one.name, *_tensor(one.annotation), "placeholder", (), "", None)
         for one in placeholders(function)

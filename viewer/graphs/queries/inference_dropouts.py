@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from stepscope.viewer.graphs.queries.dynamo_nodes import Node, dynamo_graphs, functions, nodes_of
+from stepscope.viewer.graphs.queries.dynamo_nodes import Function, Node, dynamo_graphs, functions_of
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -34,15 +34,15 @@ def inference_dropouts(trace: Trace) -> Iterator[InferenceDropout]:
     """Yield the calls in the order of their graphs."""
     for of in dynamo_graphs(trace):
         if sql.row(trace, _PHASE, [of.graph]) == ("inference",):
-            for node, function in active(of.text(trace)):
+            for node, function in active(functions_of(trace, of.record)):
                 yield InferenceDropout(of.log, of.graph, of.step, of.start_ns, function, node.source)
 
 
-def active(graph: str) -> Iterator[tuple[Node, str]]:
-    """Yield the calls in the text of a graph of Dynamo that do not say whether the model trains, each with the name of
+def active(graph: Sequence[Function]) -> Iterator[tuple[Node, str]]:
+    """Yield the calls in a graph of Dynamo that do not say whether the model trains, each with the name of
     the function."""
-    for function in functions(graph):
-        for node in nodes_of(function).values():
+    for function in graph:
+        for node in function.nodes.values():
             found = _BY_DEFAULT.search(node.text)
             if found is not None:
                 yield node, found[1]

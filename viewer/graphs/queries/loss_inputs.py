@@ -6,11 +6,11 @@ The functions are those of `torch.nn.functional`, whose documentation says what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from stepscope.viewer.graphs.queries.dynamo_nodes import Node, Nodes, dynamo_graphs, functions, nodes_of
+from stepscope.viewer.graphs.queries.dynamo_nodes import Function, Node, Nodes, dynamo_graphs, functions_of
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store.trace import Trace
 
@@ -66,7 +66,7 @@ class LossInput:
 def loss_inputs(trace: Trace) -> Iterator[LossInput]:
     """Yield the losses in the order of their graphs."""
     for of in dynamo_graphs(trace):
-        for mistake, loss, given, size in mistakes(of.text(trace)):
+        for mistake, loss, given, size in mistakes(functions_of(trace, of.record)):
             yield LossInput(
                 of.log,
                 of.graph,
@@ -81,10 +81,9 @@ def loss_inputs(trace: Trace) -> Iterator[LossInput]:
             )
 
 
-def mistakes(graph: str) -> Iterator[tuple[Mistake, Node, Node, str]]:
-    """Yield the mistakes in the text of a graph of Dynamo: the loss, what it gets, and the number of predictions."""
-    for number, function in enumerate(functions(graph)):
-        nodes = nodes_of(function)
+def mistakes(graph: Sequence[Function]) -> Iterator[tuple[Mistake, Node, Node, str]]:
+    """Yield the mistakes in a graph of Dynamo: the loss, what it gets, and the number of predictions."""
+    for number, (_, nodes) in enumerate(graph):
         for node in nodes.values():
             yield from _of_probabilities(node, nodes)
             if number == 0:  # the inputs of other functions may be results of layers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stepscope.viewer.graphs.queries.dynamo_nodes import dynamo_graphs, functions, nodes_of
+from stepscope.viewer.graphs.queries.dynamo_nodes import Function, dynamo_graphs, functions_of
 from stepscope.viewer.graphs.queries.program_names import names_of_dynamo
 from stepscope.viewer.graphs.queries.weighted_sums import Form, WeightedSums
 from stepscope.viewer.graphs.rows import SourceLine, commented_lines
@@ -41,8 +41,9 @@ def rounded_averages(trace: Trace) -> Iterator[RoundedAverage]:
     """Yield the averages in the order of their graphs, those of one line, dtype and weight together."""
     for of in dynamo_graphs(trace, LEAST_CALLS):
         groups: dict[tuple[str, float, SourceLine | None], list[str]] = {}
-        for name, dtype, weight, source in averages(of.text(trace)):
-            groups.setdefault((dtype, weight, source), []).append(name)
+        for function in functions_of(trace, of.record)[:1]:
+            for name, dtype, weight, source in averages(function):
+                groups.setdefault((dtype, weight, source), []).append(name)
         names = names_of_dynamo(trace, of.log, of.compile_id, of.record) if groups else {}
         for (dtype, weight, source), inputs in groups.items():
             known = tuple(names[one].name or "" if one in names else "" for one in inputs)
@@ -58,14 +59,13 @@ def factor_of(dtype: str, weight: float) -> float:
     return float(2.0 ** -(_SIGNIFICANT_BITS[dtype] + 1) / weight)
 
 
-def averages(graph: str) -> Iterator[tuple[str, str, float, SourceLine | None]]:
-    """Yield the inputs of a graph of Dynamo that it replaces by a weighted mean of themselves and of other values, if
+def averages(function: Function) -> Iterator[tuple[str, str, float, SourceLine | None]]:
+    """Yield the inputs that the function of a graph replaces by a weighted mean of themselves and of other values, if
     their dtype rounds updates by values away that differ by less than their magnitude: name, dtype, weight of the other
     values, line of the program."""
-    function = next(functions(graph), "")
-    inputs = {one.name: one.dtype for one in nodes_of(function).values() if one.function == "placeholder"}
+    inputs = {one.name: one.dtype for one in function.nodes.values() if one.function == "placeholder"}
     sums = WeightedSums()
-    for line, source in commented_lines(function):
+    for line, source in commented_lines(function.text):
         for name in sums.run(line):
             dtype = inputs.get(name) or ""
             weight = _weight(name, sums.of(name))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from stepscope.viewer.graphs.queries.dynamo_nodes import Node, Nodes, dynamo_graphs, functions, nodes_of
+from stepscope.viewer.graphs.queries.dynamo_nodes import Function, Node, Nodes, dynamo_graphs, functions_of
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store.trace import Trace
 
@@ -37,17 +37,16 @@ class UnsignedDifference:
 def unsigned_differences(trace: Trace) -> Iterator[UnsignedDifference]:
     """Yield the differences in the order of their graphs."""
     for of in dynamo_graphs(trace):
-        for node, converted_to in differences(of.text(trace)):
+        for node, converted_to in differences(functions_of(trace, of.record)):
             dtype = _UNSIGNED[node.dtype or ""]
             yield UnsignedDifference(of.log, of.graph, of.step, of.start_ns, dtype, converted_to, node.source)
 
 
-def differences(graph: str) -> Iterator[tuple[Node, str]]:
-    """Yield the differences of unsigned tensors in the text of a graph of Dynamo that are converted to another dtype,
+def differences(graph: Sequence[Function]) -> Iterator[tuple[Node, str]]:
+    """Yield the differences of unsigned tensors in a graph of Dynamo that are converted to another dtype,
     or whose absolute value is taken, with that dtype or ``abs``. A difference of a maximum or from a minimum does
     not count, because it is usually not negative."""
-    for function in functions(graph):
-        nodes = nodes_of(function)
+    for _, nodes in graph:
         found: dict[str, Node] = {}
         for node in nodes.values():
             operands = [nodes[name] for name in node.operands]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from stepscope.viewer.graphs.queries.dynamo_nodes import functions, nodes_of
+from stepscope.viewer.graphs.queries.dynamo_nodes import functions_of
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -51,7 +51,7 @@ def used_at(trace: Trace, graph: int, weight: str) -> SourceLine | None:
     """Return the line of the model that uses a weight, such as ``self.head.weight``, from Dynamo's graph; None if that
     does not tell it."""
     record = sql.number(trace, _DYNAMO, [graph])
-    text = trace.payload(record).decode("utf-8", "replace") if record is not None else ""
+    functions = functions_of(trace, record)[:1] if record is not None else []
     name = "l__self__" + re.sub(r"\W", "_", weight.removeprefix("self"))
-    found = (node for node in nodes_of(next(functions(text), "")).values() if node.name.lower() == name.lower())
-    return next((node.source for node in found), None)
+    nodes = (node for function in functions for node in function.nodes.values())
+    return next((node.source for node in nodes if node.name.lower() == name.lower()), None)
