@@ -142,6 +142,8 @@ def test_a_run_without_graphs_names_the_option_for_packages(opened: Open) -> Non
         "recorded with --aoti launches; packages check their inputs if AOTI_RUNTIME_CHECK_INPUTS=1 is set.",
     ]
     assert "--aoti" not in summary_text(opened(LogBuilder().record(run())))
+    failed = compile_records(LogBuilder().record(run()), fail_type="X", fail_reason="y")
+    assert "--aoti" not in summary_text(opened(failed.record(End("exit", 1))))
 
 
 @pytest.mark.parametrize(

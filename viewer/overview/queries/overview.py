@@ -15,7 +15,7 @@ from stepscope.viewer.memory.queries.graphs import lifetime_events
 from stepscope.viewer.overview.queries.damage import SEEN_AT_BUFFERS, not_recorded_lines, problem_counts
 from stepscope.viewer.overview.queries.hints import eager_hint, is_compared, package_hint, red_zone_hint
 from stepscope.viewer.overview.queries.runs import list_runs, list_steps
-from stepscope.viewer.overview.rows import Counts, CrashRunRow, OverheadRow, Overview, RunRow
+from stepscope.viewer.overview.rows import Counts, CrashRunRow, Finding, OverheadRow, Overview, RunRow
 from stepscope.viewer.speed.queries.runs import run_splits
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -94,6 +94,7 @@ def _parts(trace: Trace) -> Overview:
         notes=[
             *_judged(judged),
             *_notes(meta, runs, counts, is_compared(trace)),
+            *_no_graphs(runs, counts, findings),
             *_undeclared(trace),
             *red_zone_hint(trace),
             *package_hint(trace),
@@ -193,14 +194,19 @@ def _no_values(runs: list[RunRow]) -> str:
     return f"Values were not recorded; record with --level values to look for {_NEED_VALUES}{ranks}."
 
 
+def _no_graphs(runs: list[RunRow], counts: Counts, findings: list[Finding]) -> list[str]:
+    """Return how to record what runs no compiled graph, unless there is none because its compile failed."""
+    is_known = any(finding.kind == "compile_failure" for finding in findings)
+    is_whole = any(run.writer == "stepscope" and run.complete for run in runs)
+    return [_NO_GRAPHS] if counts.graphs == 0 and is_whole and not is_known else []
+
+
 def _notes(meta: dict[str, str], runs: list[RunRow], counts: Counts, compared: bool) -> list[str]:
     notes = [SEEN_AT_BUFFERS] if counts.value_rows else []
     if counts.launches and counts.value_rows is None:
         notes.append(_no_values(runs))
         if not compared and counts.judged_launches is None:
             notes.append(_NOT_JUDGED)
-    if counts.graphs == 0 and any(run.writer == "stepscope" and run.complete for run in runs):
-        notes.append(_NO_GRAPHS)
     plain = [run for run in runs if run.writer == "torch"]
     if plain and len(plain) == len(runs):
         notes.append("PyTorch wrote this trace without stepscope, so it contains compiles but no steps or launches.")
