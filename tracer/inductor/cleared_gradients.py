@@ -1,4 +1,4 @@
-"""Notes gradients that `zero_grad` of an optimizer clears before a step has used them.
+"""Notes gradients that `zero_grad` of an optimizer or of a module clears before a step has used them.
 
 Between two steps of an optimizer, the first call of `zero_grad` clears the gradients that the first step used, and what
 other backward passes have added to them. A later call clears gradients that no step has used, if a backward pass has
@@ -11,14 +11,12 @@ Whether a program copies the gradients before, or perturbs `data` with them, is 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch._compile import _disable_dynamo
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
@@ -44,8 +42,10 @@ class _Watched:
     cleared_at: tuple[str | None, int | None] = None, None
     place: tuple[int, int] | None = None
     """Parameter group, and position in it, of the parameter whose gradient is looked at."""
+    about: tuple[Any, ...] | None = None
+    """State of the parameter and of its gradient before a call of `zero_grad`."""
     before: tuple[Any, ...] | None = None
-    """State of the parameter and of its gradient after the last call of `zero_grad`; None before the first one."""
+    """The same after the last call that cleared the gradient; None before the first one."""
     frames: set[object] = field(default_factory=set)
     """Compiled functions whose backward passes have run since then."""
     unused: list[frozenset[object]] = field(default_factory=list)
@@ -60,16 +60,17 @@ class _Watched:
 
     def clears(self, optimizer: Any, steps: int) -> None:
         """Note that gradients are about to be cleared, after a number of steps of all optimizers."""
-        now = self.state(optimizer, steps)
-        if self.before is None or now is None or not self.frames:
-            return
-        if now[0] == self.before[0] and now[1] not in (None, self.before[1]):
-            self.unused.append(frozenset(self.frames))
-            if self.cleared_at[0] is None:
-                self.cleared_at = calling_place()
+        self.about = self.state(optimizer, steps)
 
     def cleared(self, optimizer: Any, steps: int) -> None:
-        self.before = self.state(optimizer, steps)
+        """Note that gradients were cleared; those of a module may be others than those of the optimizer."""
+        about, now = self.about, self.state(optimizer, steps)
+        if about is not None and about == now and about[1] is not None:
+            return
+        if self.frames and _is_unused(self.before, about):
+            self.unused.append(frozenset(self.frames))
+            self.cleared_at = calling_place() if self.cleared_at[0] is None else self.cleared_at
+        self.before = now
         self.frames.clear()
 
     def stepped(self, optimizer: Any) -> None:
@@ -119,31 +120,18 @@ class ClearedWatch:
         self._ended: list[_Watched] = []
         """All that were watched; an optimizer may be gone when the recording ends."""
         self._steps = 0
-        self._wrapper: Any = None
-        self._original: Any = None
         self._is_done = False
 
-    def attach(self) -> None:
-        """Wrap `Optimizer.zero_grad`, which Dynamo leaves to Python."""
-        if self._wrapper is not None:
-            return
-        self._original = original = Optimizer.zero_grad
+    def clears(self, owner: Any) -> None:
+        """Note that `zero_grad` of an optimizer or of a module begins. Raises nothing."""
+        self._guarded(owner, _Watched.clears)
 
-        @functools.wraps(original, updated=())  # Dynamo keeps its own wrapper in an attribute
-        def zero_grad(optimizer: Any, *arguments: Any, **named: Any) -> Any:
-            self._guarded(optimizer, _Watched.clears)
-            result = original(optimizer, *arguments, **named)
-            self._guarded(optimizer, _Watched.cleared)
-            return result
+    def cleared(self, owner: Any) -> None:
+        """Note that it has ended. Raises nothing."""
+        self._guarded(owner, _Watched.cleared)
 
-        self._wrapper = _disable_dynamo(zero_grad)
-        Optimizer.zero_grad = self._wrapper  # type: ignore[method-assign]
-
-    def detach(self) -> None:
-        """Restore `zero_grad`, unless somebody else has wrapped it since, and write the records."""
-        if self._wrapper is not None and Optimizer.zero_grad is self._wrapper:
-            Optimizer.zero_grad = self._original  # type: ignore[method-assign]
-        self._wrapper = None
+    def tell(self) -> None:
+        """Write the records of a recording that ends."""
         self._tell()
         self.after_fork()
 
@@ -171,7 +159,7 @@ class ClearedWatch:
 
     def stepped(self, optimizer: Any) -> None:
         """Note that an optimizer has stepped. Raises nothing."""
-        if self._is_done or self._wrapper is None:
+        if self._is_done:
             return
         try:
             self._steps += 1
@@ -189,12 +177,14 @@ class ClearedWatch:
         except Exception as error:
             self._stop(error)
 
-    def _guarded(self, optimizer: Any, note: Callable[[_Watched, Any, int], None]) -> None:
-        if self._is_done or self._wrapper is None:
+    def _guarded(self, owner: Any, note: Callable[[_Watched, Any, int], None]) -> None:
+        if self._is_done:
             return
         try:
-            if (watched := self._watched.get(optimizer)) is not None:
-                note(watched, optimizer, self._steps)
+            optimizers = [owner] if isinstance(owner, Optimizer) else [*self._watched]
+            for optimizer in optimizers:
+                if (watched := self._watched.get(optimizer)) is not None:
+                    note(watched, optimizer, self._steps)
         except Exception as error:
             self._stop(error)
 
@@ -214,6 +204,13 @@ class ClearedWatch:
     def _stop(self, error: Exception) -> None:
         self._is_done = True
         self._failed("gradients that are cleared", error)
+
+
+def _is_unused(before: tuple[Any, ...] | None, about: tuple[Any, ...] | None) -> bool:
+    """Return whether the gradient, but not the parameter, is another one than after it was cleared before."""
+    if before is None or about is None:
+        return False
+    return about[0] == before[0] and about[1] not in (None, before[1])
 
 
 def _with_gradient(optimizer: Any) -> tuple[int, int] | None:

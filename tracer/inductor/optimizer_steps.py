@@ -8,6 +8,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from stepscope.tracer.inductor.cleared_gradients import ClearedWatch
+from stepscope.tracer.inductor.clearing_calls import ClearingCalls
 from stepscope.tracer.inductor.compat import optimizer_hook
 from stepscope.tracer.inductor.kept_gradients import GradientResets
 from stepscope.tracer.inductor.learning_rates import RateWatch
@@ -60,6 +61,7 @@ class OptimizerSteps:
         self._rates = RateWatch(write, failed)
         self._updates, self._missing = UpdateWatch(write, failed), GradientWatch(write, failed)
         self._untrained, self._shared = UntrainedWatch(write, failed), SharedWatch(write, failed)
+        self._clearing = ClearingCalls(self._clears, self._cleared.cleared)
 
     def attach(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -68,7 +70,7 @@ class OptimizerSteps:
             register_optimizer_step_pre_hook(optimizer_hook(self._begin)),
             register_optimizer_step_post_hook(optimizer_hook(self._end)),
         ]
-        self._cleared.attach()
+        self._clearing.attach()
 
     def captured(self, module: Any) -> None:
         """Note the parameters that a captured graph takes from modules. Raises nothing."""
@@ -90,8 +92,13 @@ class OptimizerSteps:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._clearing.detach()
         self._gradients.tell()
-        self._cleared.detach()
+        self._cleared.tell()
+
+    def _clears(self, owner: Any) -> None:
+        self._cleared.clears(owner)
+        self._missing.clears(owner)
 
     def _begin(self, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._rates.begins(optimizer)

@@ -120,8 +120,8 @@ class KeptGradients(Record):
 
 @dataclass(frozen=True)
 class ClearedGradients(Record):
-    """An optimizer of `torch.optim` whose `zero_grad` cleared gradients before a step had used them, as often before
-    each of several successive steps. Written when the recording ends."""
+    """An optimizer of `torch.optim` before whose steps `zero_grad` cleared gradients that no step had used, as often
+    before each of several successive steps. Written when the recording ends."""
 
     KIND: ClassVar[str] = "cleared_gradients"
     TABLE: ClassVar[str | None] = "cleared_gradients"
@@ -170,7 +170,7 @@ class LostUpdates(Record):
 
 @dataclass(frozen=True)
 class MissingGradients(Record):
-    """An optimizer of `torch.optim` some of whose parameters, but not all, had no gradient in its first steps."""
+    """An optimizer of `torch.optim` some or all of whose parameters had no gradient in its first steps."""
 
     KIND: ClassVar[str] = "missing_gradients"
     TABLE: ClassVar[str | None] = "missing_gradients"
@@ -191,6 +191,11 @@ class MissingGradients(Record):
     file: str | None
     """The place in the program that calls `step`."""
     line: int | None
+    cleared: int = 0
+    """The number of these steps before which `zero_grad` had cleared gradients of these parameters."""
+    zero_grad_file: str | None = None
+    """The place in the program that calls `zero_grad`."""
+    zero_grad_line: int | None = None
 
 
 @dataclass(frozen=True)

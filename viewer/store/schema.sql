@@ -201,11 +201,13 @@ CREATE TABLE learning_rates (        -- of optimizers in their first steps, and 
     file VARCHAR, line BIGINT,       -- the place that calls step
     rounded_eps DOUBLE               -- an eps that rounds to zero in float16, else NULL
 );
-CREATE TABLE missing_gradients (     -- optimizers some of whose parameters had no gradient in the first steps
+CREATE TABLE missing_gradients (     -- optimizers with parameters that had no gradient in the first steps
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, parameters BIGINT, missing BIGINT,
     unowned BIGINT,                  -- number of those that belong to no module
     names VARCHAR, sizes VARCHAR,    -- JSON lists
-    file VARCHAR, line BIGINT        -- the place that calls step
+    file VARCHAR, line BIGINT,       -- the place that calls step
+    cleared BIGINT,                  -- number of the steps before which zero_grad had cleared their gradients
+    zero_grad_file VARCHAR, zero_grad_line BIGINT
 );
 CREATE TABLE untrained_parameters (  -- parameters of a module, some of them in a list, that no optimizer has
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, trained BIGINT, container VARCHAR, parameters BIGINT,

@@ -16,6 +16,7 @@ from torch.optim import SGD, Optimizer
 from torch.overrides import TorchFunctionMode
 
 from stepscope.tracer.inductor.cleared_gradients import LEAST_STEPS, MOST_OPTIMIZERS, ClearedWatch
+from stepscope.tracer.inductor.clearing_calls import ClearingCalls
 from stepscope.tracer.schema.steps import ClearedGradients
 
 STEPS = LEAST_STEPS + 1
@@ -31,7 +32,8 @@ class _Recording:
     def __init__(self) -> None:
         self.told: list[ClearedGradients] = []
         self.watch = ClearedWatch(self.told.append, failed)
-        self.watch.attach()
+        self.calls = ClearingCalls(self.watch.clears, self.watch.cleared)
+        self.calls.attach()
 
     def backward(self, loss: torch.Tensor, *frames: str) -> None:
         for frame in frames or ("model",):
@@ -43,16 +45,17 @@ class _Recording:
         self.watch.stepped(optimizer)
 
     def end(self) -> list[ClearedGradients]:
-        self.watch.detach()
+        self.calls.detach()
+        self.watch.tell()
         return self.told
 
 
 @pytest.fixture
 def recording() -> Iterator[_Recording]:
-    original = Optimizer.zero_grad
+    originals = Optimizer.zero_grad, nn.Module.zero_grad
     yield (started := _Recording())
-    started.watch.detach()
-    assert Optimizer.zero_grad is original
+    started.calls.detach()
+    assert (Optimizer.zero_grad, nn.Module.zero_grad) == originals
 
 
 class _Calls(TorchFunctionMode):
@@ -79,17 +82,32 @@ def loss_of(net: nn.Module) -> torch.Tensor:
 
 @pytest.mark.parametrize("set_to_none", [True, False])
 @pytest.mark.parametrize("passes", [2, 4])
-def test_clearing_between_passes_is_told(recording: _Recording, set_to_none: bool, passes: int) -> None:
+@pytest.mark.parametrize("of_module", [True, False])
+def test_clearing_between_passes_is_told(
+    recording: _Recording, set_to_none: bool, passes: int, of_module: bool
+) -> None:
     net, optimizer = model()
     for _ in range(STEPS):
         for _ in range(passes):
-            optimizer.zero_grad(set_to_none=set_to_none)
+            (net if of_module else optimizer).zero_grad(set_to_none=set_to_none)
             recording.backward(loss_of(net))
         recording.step(optimizer)
     (found,) = recording.end()
     assert (found.name, found.steps, found.cleared, found.steps_without) == ("SGD", STEPS - 1, passes - 1, 0)
     assert found.zero_grad_file == found.file == __file__
     assert None not in (found.zero_grad_line, found.line)
+
+
+def test_gradients_of_other_modules_do_not_count(recording: _Recording) -> None:
+    net, optimizer = model()
+    other = nn.Linear(3, 2)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        for _ in range(2):
+            recording.backward(loss_of(net) + loss_of(other))
+            other.zero_grad()
+        recording.step(optimizer)
+    assert recording.end() == []
 
 
 def test_several_optimizers_of_one_model_are_told(recording: _Recording) -> None:
@@ -296,7 +314,7 @@ def test_a_wrapper_of_another_library_stays(monkeypatch: pytest.MonkeyPatch) -> 
         ours(optimizer, set_to_none)
 
     monkeypatch.setattr(Optimizer, "zero_grad", zero_grad)
-    recording.watch.detach()
+    recording.calls.detach()
     assert Optimizer.zero_grad is zero_grad
     net, optimizer = model()
     torch.autograd.backward(loss_of(net))

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from stepscope.tracer.inductor.clearing_calls import ClearingCalls
 from stepscope.tracer.inductor.learning_rates import RateWatch
 from stepscope.tracer.inductor.lost_updates import UpdateWatch
 from stepscope.tracer.inductor.missing_gradients import STEPS, GradientWatch
@@ -50,10 +51,29 @@ def test_parameters_of_a_layer_that_was_replaced_belong_to_no_module() -> None:
     assert (found.missing, found.unowned, found.names) == (2, 2, [None, None])
 
 
-def test_nothing_is_told_of_all_gradients_of_none_and_of_few_steps() -> None:
+@pytest.mark.parametrize("clears", ["the optimizer", "the model", "none"])
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_gradients_that_are_cleared_before_each_step(clears: str, set_to_none: bool) -> None:
+    found: list[MissingGradients] = []
+    watch, built = GradientWatch(found.append, failed), model([])
+    optimizer = torch.optim.SGD(built.parameters(), lr=0.1)
+    calls = ClearingCalls(watch.clears, lambda _: None)
+    calls.attach()
+    for _ in range(STEPS):
+        if clears != "none":
+            built(torch.ones(1, 2)).sum().backward()
+            (built if clears == "the model" else optimizer).zero_grad(set_to_none=set_to_none)
+        watch.begins(optimizer)
+    calls.detach()
+    assert [one.cleared for one in found] == ([0] if clears == "none" else [STEPS] if set_to_none else [])
+    for one in found:
+        assert (one.missing, one.parameters) == (4, 4)
+        assert (one.zero_grad_file == __file__) == (clears != "none")
+
+
+def test_nothing_is_told_of_all_gradients_and_of_few_steps() -> None:
     everything = ["0.weight", "0.bias", "1.0.weight", "1.0.bias"]
     assert looked_at(model(everything).parameters()) == []
-    assert looked_at(model([]).parameters()) == []
     assert looked_at(model(everything[:1]).parameters(), STEPS - 1) == []
     frozen = model(everything[:2])
     frozen.get_parameter("1.0.weight").requires_grad_(False)

@@ -235,6 +235,28 @@ def test_parameters_without_gradients(
     assert any("first.b" in said for said in finding.proof) == ("first.b" in names)
 
 
+@pytest.mark.parametrize(
+    ("cleared", "line", "told"),
+    [
+        (5, 11, "zero_grad() (train.py:11) clears the gradients before each step of Adam (train.py:12)"),
+        (
+            1,
+            12,
+            "Adam (train.py:12) changed nothing in its first 5 steps, because none of its parameters had a gradient",
+        ),
+    ],
+)
+def test_an_optimizer_without_any_gradient(opened: Open, cleared: int, line: int, told: str) -> None:
+    names: list[str | None] = ["a", "b"]
+    record = MissingGradients(
+        "Adam", 5, 2, 2, 0, names, [[4, 3], [4]], "/src/train.py", 12, cleared, "/src/train.py", 11
+    )  # fmt: skip
+    findings = all_findings(opened(LogBuilder().record(run()).record(record).record(End("exit", 1))))
+    (finding,) = [one for one in findings if one.kind == "missing_gradients"]
+    assert (finding.severity, finding.source and finding.source.line) == ("warning", line)
+    assert finding.title.startswith(told)
+
+
 def test_parameters_in_a_plain_list_are_not_trained(opened: Open) -> None:
     names = ["L['self'].blocks[0]._modules['up']._parameters['weight']", "L['self'].blocks[1]._parameters['bias']"]
     log = LogBuilder().record(run())

@@ -1,15 +1,15 @@
-"""Before each of five or more successive steps of an optimizer, its `zero_grad` cleared gradients that no step had
-used, as often before each, and the step used those of the last backward pass alone. The usual cause is a `zero_grad`
-inside the loop that accumulates the gradients of several small batches. A call of `zero_grad` counts if a backward
-pass of compiled code has run since the call before, after which no optimizer stepped and the parameter was not written,
-and if the same compiled code computed the gradients of the step; the first call after each step does not count. Every
+"""Before each of five or more successive steps of an optimizer, `zero_grad` cleared gradients that no step had used, as
+often before each, and the step used those of the last backward pass alone. The usual cause is a `zero_grad` inside the
+loop that accumulates the gradients of several small batches. A call of `zero_grad` counts if a backward pass of
+compiled code has run since the call before, after which no optimizer stepped and the parameter was not written, and if
+the same compiled code computed the gradients of the step; the first call after each step does not count. Every
 optimizer of the program must do so, so that networks that are trained against each other do not count, and neither do
 programs that compute gradients of their inputs, as for adversarial examples. The finding is for information: if the
 program uses the gradients of each pass otherwise, as for a perturbation of the parameters, or copies them, as for their
 norms or to combine those of several losses, nothing is lost. Copies leave no trace, and neither does a perturbation
 that is written to the `data` of the parameters. Gradients that are cleared in other ways than by `zero_grad` of an
-optimizer of `torch.optim`, those of tensor subclasses, such as DTensor, and programs with more than 16 optimizers are
-not looked at."""
+optimizer of `torch.optim` or of a module, those of tensor subclasses, such as DTensor, and programs with more than 16
+optimizers are not looked at."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""Some parameters of an optimizer of `torch.optim`, but not all, require a gradient and had none in each of its first
-five steps, so that it does not train them. The finding names the parameters by the modules that hold them. It is a
-warning if no module holds one of them, although modules hold others: a layer may have been replaced after the
-optimizer had been created, and the new one is then not trained. Otherwise it is for information, because a part of the
-model may be meant not to be used; a `detach()` that was left over, and a layer whose output is not used, are usual
-causes. If there are at most eight of them, and all that compiled code returns of what it computes from them passes
-through `detach()` or `torch.no_grad()`, the finding names these lines. Steps with a closure are not looked at."""
+"""Parameters of an optimizer of `torch.optim` require a gradient and had none in each of its first five steps, so that
+it does not train them. The finding names the parameters by the modules that hold them. It is a warning if no parameter
+had a gradient: such steps change nothing. If `zero_grad` of the optimizer or of a module had cleared gradients before
+each of these steps, the finding names its line. It is also a warning if no module holds one of the parameters, although
+modules hold others: a layer may have been replaced after the optimizer had been created, and the new one is then not
+trained. Otherwise it is for information, because a part of the model may be meant not to be used; a `detach()` that was
+left over, and a layer whose output is not used, are usual causes. If there are at most eight of them, and all that
+compiled code returns of what it computes from them passes through `detach()` or `torch.no_grad()`, the finding names
+these lines. Steps with a closure are not looked at."""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from stepscope.viewer.findings.evidence import Evidence, Timed, names_text, rule
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.graphs.queries.cut_gradients import cut_gradients
 from stepscope.viewer.graphs.queries.dynamo_nodes import Node
-from stepscope.viewer.graphs.rows import line_at
+from stepscope.viewer.graphs.rows import SourceLine, line_at
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.missing_gradients import WithoutGradients, without_gradients
@@ -35,12 +37,13 @@ def _finding(evidence: Evidence, one: WithoutGradients) -> Timed:
     ends = cut_gradients(evidence.trace, one.log, known) if len(known) == one.missing else []
     return one.time_unix_ns, Finding(
         kind="missing_gradients",
-        severity="warning" if one.unowned else "info",
+        severity="warning" if one.unowned or one.missing == one.parameters else "info",
         title=_title(one, place(source)),
         proof=[
             *([f"Without a gradient: {names_text(known, one.missing - one.unowned)}"] if known else []),
             *_unowned([size for name, size in named if name is None]),
             *_ends(ends),
+            *_advice(one),
         ],
         rule=rule_of(__doc__),
         evidence={
@@ -50,13 +53,37 @@ def _finding(evidence: Evidence, one: WithoutGradients) -> Timed:
         page="/",
         rank=evidence.rank_of(one.log),
         log=one.log,
-        source=next((end.source for end in ends if end.source), source),
+        source=_clears(one) or next((end.source for end in ends if end.source), source),
     )  # fmt: skip
 
 
+def _clears(one: WithoutGradients) -> SourceLine | None:
+    """Return the line that clears the gradients before each step."""
+    is_each = one.cleared == one.steps and one.missing == one.parameters
+    return line_at(one.zero_grad_file, one.zero_grad_line) if is_each else None
+
+
+def _advice(one: WithoutGradients) -> list[str]:
+    if _clears(one) is not None:
+        return ["Call zero_grad() after step(), or before backward()."]
+    if one.missing == one.parameters:
+        return [
+            "The program calls no backward(), or the loss does not depend on these parameters: usual causes are"
+            " detach(), torch.no_grad(), and an optimizer that has the parameters of another model."
+        ]
+    return []
+
+
 def _title(one: WithoutGradients, at: str) -> str:
-    parameters = f"{one.missing:,} of {plural(one.parameters, 'parameter')} of {one.name}{at}"
-    told = f"{parameters} had no gradient in its first {one.steps} steps"
+    if (clears := _clears(one)) is not None:
+        return (
+            f"zero_grad(){place(clears)} clears the gradients before each step of {one.name}{at}, so that the steps"
+            " change nothing"
+        )
+    first = f"in its first {one.steps} steps"
+    if one.missing == one.parameters:
+        return f"{one.name}{at} changed nothing {first}, because none of its parameters had a gradient"
+    told = f"{one.missing:,} of {plural(one.parameters, 'parameter')} of {one.name}{at} had no gradient {first}"
     verb = "belongs" if one.unowned == 1 else "belong"
     if one.unowned == one.missing:
         return f"{told} and {verb} to no module"

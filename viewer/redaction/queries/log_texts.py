@@ -22,7 +22,7 @@ _COLUMNS = {
         "judged_buffers.files", "call_sites.file", "kept_gradients.file", "lost_updates.file",
         "sampled_lines.files", "missing_gradients.file", "optimizer_steps.file", "learning_rates.file",
         "untrained_parameters.file", "shared_parameters.file", "cleared_gradients.file",
-        "cleared_gradients.zero_grad_file",
+        "cleared_gradients.zero_grad_file", "missing_gradients.zero_grad_file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",

@@ -9,7 +9,7 @@ from stepscope.viewer.store.trace import Trace
 
 _MISSING = """
     SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, steps, parameters, missing, unowned,
-           names, sizes, file, line
+           names, sizes, file, line, coalesce(cleared, 0) AS cleared, zero_grad_file, zero_grad_line
     FROM missing_gradients GROUP BY ALL ORDER BY log, name
 """
 
@@ -32,6 +32,10 @@ class WithoutGradients(NamedTuple):
     """JSON list of their sizes."""
     file: str | None
     line: int | None
+    cleared: int
+    """The number of the steps before which `zero_grad` had cleared gradients of these parameters."""
+    zero_grad_file: str | None
+    zero_grad_line: int | None
 
 
 def without_gradients(trace: Trace) -> list[WithoutGradients]:
