@@ -251,8 +251,10 @@ def misread_dtype(is_sick: bool) -> None:
 
     @torch.compile
     def root(x: Tensor) -> Tensor:
-        weights: Tensor = weighted(x, is_sick)
-        return torch.sqrt(weights) * x
+        for _ in range(2):
+            weights: Tensor = weighted(x, is_sick)
+            x = torch.sqrt(weights) * x
+        return x
 
     root(torch.randn(16, 16))
 

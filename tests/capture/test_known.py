@@ -140,6 +140,7 @@ def test_a_tensor_that_a_kernel_reads_as_another_dtype_is_named_with_its_operato
     assert misread["title"].endswith(" reads its bytes as float32")
     assert misread["source"]["code"] == "weights: Tensor = weighted(x, is_sick)"
     assert (misread["severity"], misread["evidence"]["size"]) == ("critical", [16, 16])
+    assert misread["proof"][1:] == ["The same happens at 1 other launch site of these lines"]
 
 
 def test_memory_that_a_reference_cycle_keeps_is_named_with_its_holder(sick: list[dict[str, Any]]) -> None:

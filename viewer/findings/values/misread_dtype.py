@@ -5,15 +5,17 @@ code. The NaN and infinities that the kernel makes belong to this finding. Opera
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, open_launch, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, open_launch, rule_of
 from stepscope.viewer.findings.values.operations import fused, place, places, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.graphs.queries.hidden_aliases import operator_name
 from stepscope.viewer.graphs.queries.misread_dtypes import MisreadDtype, misread_dtypes
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
 
 SUMMARY = "A kernel reads a tensor as another dtype"
@@ -21,8 +23,17 @@ TITLE_IS_MEASURED = True
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per launch site of an operator."""
-    return [_finding(evidence.trace, one) for one in misread_dtypes(evidence.trace)]
+    """Return one finding per line that calls an operator, and line that reads its result."""
+    found = [_finding(evidence.trace, one) for one in misread_dtypes(evidence.trace)]
+    return [_joined(same) for same in grouped(found, lambda timed: (timed[1].log, timed[1].title, timed[1].source))]
+
+
+def _joined(same: list[Timed]) -> Timed:
+    """Return the first of the findings of several launch sites, with how many others there are."""
+    time_ns, first = same[0]
+    count = plural(len(same) - 1, "other launch site")
+    others = [f"The same happens at {count} of these lines"] if len(same) > 1 else []
+    return time_ns, replace(first, proof=[*first.proof, *others])
 
 
 def _finding(trace: Trace, one: MisreadDtype) -> Timed:

@@ -8,9 +8,10 @@ Change such buffers outside of the function that is checkpointed, or only if the
 
 from __future__ import annotations
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, names_text, rule_of
+from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, names_text, rule_of
 from stepscope.viewer.findings.values.operations import line_that_names, place
 from stepscope.viewer.graphs.queries.graphs import site_rows
+from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.repeated_updates import RepeatedUpdate, repeated_updates
@@ -22,15 +23,21 @@ _STATISTICS = {"running_mean", "running_var", "num_batches_tracked"}
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding per graph that runs in the backward pass."""
-    return [(one.start_ns, _finding(evidence, one)) for one in repeated_updates(evidence.trace)]
+    """Return one finding per line and names of the buffers, which several modules of one class share."""
+    updates = [(one, _source(evidence, one)) for one in repeated_updates(evidence.trace)]
+    same = grouped(updates, lambda update: (update[0].log, update[0].names, update[1]))
+    return [(of[0][0].start_ns, _finding(evidence, *of[0], len(of))) for of in same]
 
 
-def _finding(evidence: Evidence, one: RepeatedUpdate) -> Finding:
+def _source(evidence: Evidence, one: RepeatedUpdate) -> SourceLine | None:
     site = site_rows(evidence.trace, [one.site])[0] if one.site is not None else None
-    source = line_that_names(site, one.names[0]) if site is not None else None
+    return line_that_names(site, one.names[0]) if site is not None else None
+
+
+def _finding(evidence: Evidence, one: RepeatedUpdate, source: SourceLine | None, graphs: int) -> Finding:
     are_statistics = all(name.rpartition(".")[2] in _STATISTICS for name in one.names)
     is_are = "are" if len(one.names) > 1 else "is"
+    what = f"passes of {graphs:,} graphs" if graphs > 1 else "pass"
     advice = (
         "With a momentum of 0.1 each batch counts with 0.19. Normalisation that has no running statistics, such as"
         " GroupNorm, is not affected."
@@ -42,7 +49,7 @@ def _finding(evidence: Evidence, one: RepeatedUpdate) -> Finding:
         severity="info" if are_statistics else "warning",
         title=f"{names_text(one.names)} {is_are} updated twice{place(source)}: in the forward pass, and by its"
         " recomputation in the backward pass",
-        proof=[f"Activation checkpointing runs the forward pass twice in {plural(one.steps, 'step')}. {advice}"],
+        proof=[f"Activation checkpointing runs the forward {what} twice in {plural(one.steps, 'step')}. {advice}"],
         rule=rule_of(__doc__),
         evidence={"tensors": list(one.names), "steps": one.steps},
         page=f"/graphs/{one.graph}",
