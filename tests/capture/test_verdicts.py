@@ -201,6 +201,10 @@ _STD = "(VALUE[:size] - VALUE[:size].mean(0)) / (VALUE[:size].std(0) + 1e-5)"
 _SPREAD = f"advantage = {_STD}\n        return advantage * torch.log_softmax(weight[:size], -1)"
 _DISTANCE = "distance = (weight - VALUE * size).pow(2).sum(-1).sqrt()\n        return distance.mean()"
 _LOG = "p = torch.softmax(weight * size, -1)\n        return -(VALUE.sign() * torch.log(p)).sum(-1).mean()"
+_PENALTY = (
+    "p = torch.log_softmax(weight, -1)[:, 0]\n        gap = VALUE.sum(-1) * size - p\n"
+    "        return (torch.exp(gap) - gap) * (VALUE[:, 0] > 9)"
+)
 _MASK = (
     "w = weight.masked_fill(torch.arange(8)[:, None] >= size, -torch.inf)\n        return torch.softmax(w, -1) @ VALUE"
 )
@@ -214,8 +218,9 @@ _MASK = (
         (f"return {_STD} * weight[:size]", 8, 1, "NaN comes from the std of too few elements, a division by the const"),
         (_SPREAD, 8, 1, "NaN comes from the std of too few elements, a division by the constant 0 (train.py:5)"),
         (_MASK, 8, 5, "NaN is produced by softmax"),
+        (_PENALTY, 1, 100, "NaN is produced by exp (train.py:7)"),
     ],
-    ids=["log of softmax", "distance", "std", "std and log_softmax", "mask"],
+    ids=["log of softmax", "distance", "std", "std and log_softmax", "mask", "exp and log_softmax"],
 )
 def test_what_makes_nan_in_a_fused_kernel(
     scripts: Scripts, tmp_path: Path, body: str, healthy: int, sick: int, told: str

@@ -35,8 +35,9 @@ from stepscope.viewer.findings.values import nonfinite_titles as titles
 from stepscope.viewer.findings.values.changed_outside import growing_logs
 from stepscope.viewer.findings.values.climbs import is_end_of_climb
 from stepscope.viewer.findings.values.nonfinite_chain import chain
-from stepscope.viewer.findings.values.operations import Bad, operation, operators, place, source_line
+from stepscope.viewer.findings.values.operations import operation, operators, place, source_line
 from stepscope.viewer.findings.values.origins import Case, Hop, How, Origin, Tracer
+from stepscope.viewer.findings.values.same_cause import is_its_backward, is_of_one_constant
 from stepscope.viewer.graphs.queries.argument_facts import uninitialised_reads
 from stepscope.viewer.graphs.queries.misread_dtypes import misreading_sites
 from stepscope.viewer.overview.rows import Finding
@@ -119,7 +120,7 @@ def _joined(tracer: Tracer, cases: Sequence[Case]) -> list[Case]:
     joined: dict[Hashable, Case] = {}
     for case in cases:
         same = [one for one in joined.values() if one.is_nan == case.is_nan]
-        forward = next((one for one in same if _is_its_backward(tracer, case, one)), None)
+        forward = next((one for one in same if is_its_backward(tracer, case, one)), None)
         first = forward or joined.setdefault(_cause_and_effect(tracer, case), case)
         if first is not case:
             first.add(case)
@@ -138,11 +139,11 @@ def _without_effects(tracer: Tracer, cases: list[Case]) -> list[Case]:
         if case.is_nan and case.how == "came in" and before:
             max(before, key=lambda one: one.hop.flow.launch).came_back = case
             told.append(case)
-        back = next((one for one in cases if one.is_nan and _is_its_backward(tracer, one, case)), None)
+        back = next((one for one in cases if one.is_nan and is_its_backward(tracer, one, case)), None)
         if not case.is_nan and back is not None:
             back.forward = case.hop
             told.append(case)
-        elif not case.is_nan and any(one.is_nan and _is_of_one_constant(tracer, one, case) for one in cases):
+        elif not case.is_nan and any(one.is_nan and is_of_one_constant(tracer, one, case) for one in cases):
             told.append(case)
         elif not case.is_nan and titles.is_overflow(tracer, case.hop):
             call = case.hop.flow.call
@@ -151,33 +152,6 @@ def _without_effects(tracer: Tracer, cases: list[Case]) -> list[Case]:
                 nan.overflows.append(case.hop)
                 told.append(case)
     return [case for case in cases if not any(case is one for one in told)]
-
-
-def _is_its_backward(tracer: Tracer, case: Case, earlier: Case) -> bool:
-    """Return whether a case is the backward of the operation that made NaN or an infinity, in the same steps."""
-    backward, forward = tracer.site(case.hop.flow.site), tracer.site(earlier.hop.flow.site)
-    if (tracer.phase(forward.graph), tracer.phase(backward.graph)) != ("forward", "backward"):
-        return False
-    if not case.how == earlier.how == "made" or not case.steps <= earlier.steps:
-        return False
-    bad: Bad = "nan" if case.is_nan else "inf"
-    line, name = place(source_line(forward)), operation(forward, bad="nan" if earlier.is_nan else "inf")
-    if line == "" or line != place(source_line(backward, backward=True)):
-        spread = tracer.spread(case.hop)
-        return spread is not None and spread == tracer.spread(earlier.hop)
-    if operation(backward, bad=bad, backward=True).endswith(f"backward of {name}"):
-        return True
-    return _has_same_constant(tracer, case, earlier)
-
-
-def _is_of_one_constant(tracer: Tracer, case: Case, other: Case) -> bool:
-    """Return whether one launch made both from the same constant."""
-    return case.hop.flow.launch == other.hop.flow.launch and _has_same_constant(tracer, case, other)
-
-
-def _has_same_constant(tracer: Tracer, case: Case, other: Case) -> bool:
-    constant = tracer.constant(other.hop)
-    return constant is not None and constant == tracer.constant(case.hop)
 
 
 def _cause_and_effect(tracer: Tracer, case: Case) -> Hashable:

@@ -29,6 +29,15 @@ from stepscope.viewer.findings.values.origins import (
     kept_by_unwritten,
     nan_rows,
 )
+from stepscope.viewer.findings.values.suspects import (
+    MOST_EXPONENT,
+    Suspect,
+    averages_loss,
+    exceeding,
+    in_order,
+    listed,
+    suspects,
+)
 from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row
 from stepscope.viewer.graphs.queries.hidden_aliases import is_custom
 from stepscope.viewer.graphs.queries.program_names import program_names
@@ -94,7 +103,8 @@ class Told:
             where = f"leaves only -inf in {rows:,} of {count:,} rows" if rows else "may leave only -inf in a row"
             return f"{words} is produced by {op}{at} in {steps}: {mask} {where}"
         if (labels := self._ignored_labels(hop)) is not None:
-            return f"{words} is produced by nll_loss{at} in {steps}: {labels}, so that no loss is left to average"
+            who = listed(self._suspects(hop)) or f"nll_loss{at}"
+            return f"{words} is produced by {who} in {steps}: {labels}, so that no loss is left to average"
         if (empty := self._unwritten(hop)) is not None:
             name, line = empty
             return f"{words} comes from elements of {name}{place(line)} that nothing wrote, in {op}{at} in {steps}"
@@ -102,7 +112,28 @@ class Told:
             return f"{words} {come} from {spread}{at}, in {steps}"
         if (constant := self.tracer.constant(hop)) is not None:
             return f"{words} {come} from {constant} in the kernel of {op}{at} in {steps}"
-        return f"{words} {are} produced by {op}{at} in {steps}"
+        who = listed(self._suspects(hop)) or f"{op}{at}"
+        return f"{words} {are} produced by {who} in {steps}"
+
+    def _suspects(self, hop: Hop) -> list[Suspect]:
+        """Return the operators that may have made a NaN in a fused kernel whose inputs are all finite, if nothing tells
+        which of them did."""
+        is_new = self.case.how == "made" and self.case.is_nan and self.case.grown_from is None
+        if not is_new or hop is not self.case.hop or hop.row.moment == "before" or self._is_backward(hop):
+            return []
+        site = self.tracer.site(hop.flow.site)
+        is_of_loss = self._ignored_labels(hop) is not None and averages_loss(site)
+        if is_of_loss or self.tracer.constant(hop) is not None or bad_inputs(hop.flow, text.is_bad):
+            return []
+        return in_order(suspects(site), hop.flow)
+
+    def _exponent(self, hop: Hop) -> list[str]:
+        """Return a line about what makes the exponential infinite if that is the first suspect."""
+        largest = exceeding(hop.flow)
+        if largest is None or next((name for name, _ in self._suspects(hop)), None) != "exp":
+            return []
+        name = self._namer(hop)(text.label(largest[0]))
+        return [f"The exponential of more than {MOST_EXPONENT:.4g} is infinite, and {name} reaches {largest[1]:.4g}"]
 
     def _spread(self, hop: Hop) -> str | None:
         spread = self.tracer.spread(hop)
@@ -123,7 +154,16 @@ class Told:
         forward = [self._wrote(self.case.forward)] if self.case.forward else []
         empty = [_UNWRITTEN] if self._unwritten(hop) is not None else []
         custom = [_OF_CUSTOM] if self._is_of_custom(hop) else []
-        return [*forward, *inputs, self._wrote(hop), *empty, *custom, *self._kept(hop), *came_back]
+        return [
+            *forward,
+            *inputs,
+            self._wrote(hop),
+            *self._exponent(hop),
+            *empty,
+            *custom,
+            *self._kept(hop),
+            *came_back,
+        ]
 
     def _inputs(self, hop: Hop) -> list[str]:
         """Return a line about the inputs of a launch. Those of a fused kernel are not all of its operator. Integers
@@ -200,7 +240,8 @@ class Told:
             lines = [stack[-1] for stack in site.stacks if stack and f"{spread}(" in stack[-1].code]
             if lines:
                 return lines[0]
-        return source_line(site, bad=self._bad(hop), backward=self._is_backward(hop))
+        suspected = self._suspects(hop)
+        return suspected[0][1] if suspected else source_line(site, bad=self._bad(hop), backward=self._is_backward(hop))
 
     def links(self) -> list[ProofLink]:
         hop, grown = self.case.hop, self.case.grown_from
@@ -303,8 +344,10 @@ class Told:
         return "gradient" if name.startswith("tangents") else "input or parameter"
 
     def _name(self, hop: Hop) -> str:
-        site = self.tracer.site(hop.flow.site)
-        return operation(site, bad=self._bad(hop), backward=self._is_backward(hop))
+        suspected = self._suspects(hop)
+        if suspected:
+            return suspected[0][0]
+        return operation(self.tracer.site(hop.flow.site), bad=self._bad(hop), backward=self._is_backward(hop))
 
     def _at(self, hop: Hop) -> str:
         """Return the line of the model that a launch computes, or its kernel if the line is unknown."""

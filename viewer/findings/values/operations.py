@@ -85,13 +85,13 @@ def operation(site: SiteRow, *, bad: Bad = "nan", backward: bool = False) -> str
     if site.kind in ("cpp", "triton"):
         name = _of_fused(site, line, bad, backward)
     else:
-        name = _plain(_bare(site.operator or site.kernel))
+        name = plain(_bare(site.operator or site.kernel))
     return f"{_BACKWARD}{name}" if backward else name
 
 
 def makes_no_nan(site: SiteRow) -> bool:
     """Return whether the operators of a launch are known and make no NaN of finite elements of usual size."""
-    names = {_plain(name.rpartition(".")[2]) for name in operators(site)}
+    names = {plain(name.rpartition(".")[2]) for name in operators(site)}
     return bool(names) and names <= _NEVER_NAN
 
 
@@ -118,7 +118,7 @@ def fused(site: SiteRow) -> str:
     """Return the operators that a launch computes, as in ``mul and add fused into one kernel``, or its operator."""
     if site.kind not in ("cpp", "triton"):
         return operation(site)
-    names = _in_name(site) or _computed([_plain(name.rpartition(".")[2]) for name in operators(site)])
+    names = _in_name(site) or _computed([plain(name.rpartition(".")[2]) for name in operators(site)])
     if len(names) < 2:
         return names[0] if names else "a fused kernel"
     return f"{_listed(names)} fused into one kernel"
@@ -158,7 +158,7 @@ def short_dtype(dtype: str) -> str:
 def _bad_of(site: SiteRow, bad: Bad) -> Bad:
     """Return ``-inf`` for the NaN of a logarithm of a softmax: where softmax gives 0, it is the logarithm's -inf that
     becomes NaN. Only a mask lets softmax make NaN of finite elements."""
-    names = {_plain(name.rpartition(".")[2]) for name in operators(site)}
+    names = {plain(name.rpartition(".")[2]) for name in operators(site)}
     is_of_log = bad == "nan" and {"softmax", "log"} <= names and not names & {"where", "masked_fill", "full"}
     return "-inf" if is_of_log else bad
 
@@ -173,7 +173,7 @@ def _in_name(site: SiteRow) -> list[str]:
     """Return the operators in the name of a fused kernel if nothing else tells them."""
     if site.kind not in ("cpp", "triton") or operators(site):
         return []
-    return _computed([_plain(name) for name in operators_named(site.kernel)])
+    return _computed([plain(name) for name in operators_named(site.kernel)])
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -185,7 +185,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _of_fused(site: SiteRow, line: SourceLine | None, bad: Bad, backward: bool) -> str:
-    names = list(dict.fromkeys(_plain(name.rpartition(".")[2]) for name in operators(site)))
+    names = list(dict.fromkeys(plain(name.rpartition(".")[2]) for name in operators(site)))
     code = line.code.partition("#")[0] if line is not None else ""
     if backward:
         written = set(_WORD.findall(code))
@@ -206,7 +206,7 @@ def _computed(names: Sequence[str]) -> list[str]:
     return [name for name in found if name not in _LAYOUT] or found
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     bare = name.partition(".")[0].strip("_")
     if bare in _MATMULS:
         return "matmul"

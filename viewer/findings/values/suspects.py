@@ -1,0 +1,82 @@
+"""The operators of a fused kernel that may have made a NaN of finite elements, if nothing tells which of them did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import log
+
+from stepscope.viewer.findings.values.operations import operators, place, plain
+from stepscope.viewer.graphs.rows import SiteRow, SourceLine
+from stepscope.viewer.values.queries.flow import Flow, FlowArgument
+from stepscope.viewer.values.queries.values import LIMITS
+
+Suspect = tuple[str, SourceLine]
+"""An operator and the line of the model that calls it."""
+MOST_EXPONENT = log(LIMITS["float32"])
+"""The exponential of more is infinite, also in kernels of smaller dtypes, which compute it in float32."""
+_MOST_NAMED = 3
+_NOT_AVERAGED = re.compile(r"""\breduction ?= ?["'](?:none|sum)""")
+_SUSPECTS = {
+    "div": ("/", "div(", "normalize("),
+    "log": ("log(", "log2(", "log10(", "log1p("),
+    "exp": ("exp(", "exp2(", "expm1("),
+    "sqrt": ("sqrt(", "norm("),
+    "pow": ("**", "pow("),
+    "reciprocal": ("reciprocal(", "/"),
+    "acos": ("acos(",),
+    "asin": ("asin(",),
+}
+"""Operators that can make NaN of finite elements, and how models call them. Those of softmax, sigmoid and of losses are
+computed such that they do not."""
+_SQUARE = re.compile(r"\*\* ?[2468]\b(?!\.)|\bpow\([2468]\)")
+_MASKING = {"where", "masked_fill", "full", "full_like"}
+
+
+def suspects(site: SiteRow) -> list[tuple[str, SourceLine]]:
+    """Return the operators of a fused kernel of a forward graph that may have made NaN of finite elements, with the
+    lines of the model that call them, each line once; nothing if a softmax may have made it of a mask."""
+    names = list(dict.fromkeys(plain(name.rpartition(".")[2]) for name in operators(site)))
+    if site.kind not in ("cpp", "triton") or (_MASKING.intersection(names) and any("softmax" in one for one in names)):
+        return []
+    found: dict[SourceLine, str] = {}
+    for line in dict.fromkeys(stack[-1] for stack in site.stacks if stack):
+        code = _SQUARE.sub("", line.code.partition("#")[0])
+        for risk, signs in _SUSPECTS.items():
+            name = next((one for one in names if risk in one and "softmax" not in one), None)
+            if name is not None and any(sign in code for sign in signs):
+                found.setdefault(line, name)
+    return [(found[line], line) for line in sorted(found, key=lambda line: (line.file, line.line))]
+
+
+def averages_loss(site: SiteRow) -> bool:
+    """Return whether a loss itself may average its elements: no line of the launch asks it for all of them or for their
+    sum."""
+    return not any(stack and _NOT_AVERAGED.search(stack[-1].code) for stack in site.stacks)
+
+
+def in_order(found: Sequence[Suspect], flow: Flow) -> list[Suspect]:
+    """Return the suspects by likelihood: exponentials come first if a tensor is large enough, otherwise last."""
+    is_large = exceeding(flow) is not None
+    return sorted(found, key=lambda one: (one[0] == "exp") != is_large)
+
+
+def exceeding(flow: Flow) -> tuple[FlowArgument, float] | None:
+    """Return the largest floating-point tensor that a launch read or wrote, and its magnitude, if its exponential is
+    infinite."""
+    found = [
+        (row.largest, argument)
+        for argument in flow.arguments
+        for row in (*argument.before, *argument.after)
+        if row.largest is not None and row.dtype in LIMITS and row.dtype != "float64"
+    ]
+    largest, argument = max(found, key=lambda pair: pair[0], default=(0.0, None))
+    return (argument, largest) if argument is not None and largest > MOST_EXPONENT else None
+
+
+def listed(found: Sequence[Suspect]) -> str:
+    """Return ``exp (a.py:3), log (a.py:4) or div (a.py:7)``."""
+    named = [f"{name}{place(line)}" for name, line in found]
+    if len(named) > _MOST_NAMED:
+        named = [*named[: _MOST_NAMED - 1], f"one of {len(named) - _MOST_NAMED + 1} other operators"]
+    return " or ".join(filter(None, (", ".join(named[:-1]), *named[-1:])))
