@@ -27,7 +27,7 @@ def found(what: str, ranks: int, folder: Path) -> list[dict[str, Any]]:
     assert ran.returncode == 0, ran.stderr[-3000:]
     answer = json.loads(python_processes.run([*COMMAND, "summary", folder / "trace", "--json"], check=True).stdout)
     assert answer["counts"]["value_rows"] > 0
-    return [one for one in answer["findings"] if one["kind"] == "replica_difference"]
+    return [one for one in answer["findings"] if one["kind"] in ("replica_difference", "skipped_step")]
 
 
 def test_a_change_by_one_rank_is_named_at_its_step(tmp_path: Path) -> None:

@@ -40,7 +40,9 @@ _OF_COMPILES = (
 )  # fmt: skip
 """Modules that need compile events of the same name."""
 _OF_EXPORTS = ("compiles.draft_export",)
-_OF_RANKS = ("ranks.rank_divergence", "ranks.replica_difference", "ranks.equal_batches")
+_OF_RANKS = (
+    "ranks.rank_divergence", "ranks.replica_difference", "ranks.skipped_step", "ranks.equal_batches",
+)  # fmt: skip
 _OF_LOGS = ("logs.unread_log",)
 MODULES = (*_OF_RECORDERS, *_OF_COMPILES, *_OF_EXPORTS, *_OF_RANKS, *_OF_LOGS)
 """Registry with the module of each kind. A module that cannot find anything in a trace is not imported, to save

@@ -81,6 +81,7 @@ def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], alike: 
             "other_parameters": names_text([one[0].parameter for one in found[1:]]),
             "training_step": here.place,
             "parameters_that_stay_equal": alike,
+            "is_of_skipped_step": unlike is not None,
         },
         page=f"/steps/{here.step}?log={here.log}&launch={here.launch}",
         rank=rank_of[here.log],
