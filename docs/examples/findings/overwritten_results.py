@@ -2,7 +2,7 @@
 last one.
 
 $ stepscope run overwritten_results.py
-warning: 7 kept tensors, held by a list of 7 in frames of __main__, share the memory of self.frame (arg0_1), which each
+warning: 5 kept tensors, held by a list of 5 in frames of __main__, share the memory of self.frame (arg0_1), which each
 call overwrites (overwritten_results.py:24)
 """
 

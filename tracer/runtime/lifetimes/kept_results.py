@@ -23,8 +23,12 @@ from stepscope.tracer.schema.graphs import LaunchSite
 from stepscope.tracer.schema.memory import KeptResults
 from stepscope.tracer.wrapper.parsed import PointStorages
 
-LOOKS = 3, 8, 50, 500
-"""The calls of a graph in which references are counted, or the next ones whose storages are followed."""
+LOOKS = 2, 8, 50, 500
+"""The calls of a graph from which references are counted, or the next ones whose storages are followed."""
+ROW = 10
+"""Number of calls in a row in which they are: a list that a program fills and empties again may be short-lived."""
+MOST_SEARCHES = 3
+"""A search takes as long as a look at all objects of the process."""
 LEAST_KEPT = 4
 """Number of references that must have been added from the one to the other, and that must be alike."""
 MOST_INPUTS = 16
@@ -39,21 +43,25 @@ class KeptResultsWatch:
         written = {one.storage or one.buffer or one.name for one in arguments}
         inputs = {name for point in points if point.kind == "input" for name in point.names}
         self._graph, self._written = graph, written & inputs
-        self._first: dict[str, tuple[int, int]] = {}
-        self._looks = [*LOOKS]
-        self._now = 0
-        """The call that it looked at last."""
+        self._least: dict[str, tuple[int, int]] = {}
+        """The least references to each input so far, or those at a search that found nothing."""
+        self._looks = [*LOOKS] if self._written else []
+        self._left = self._searches = self._now = 0
+        """The calls of this row that are to come, the searches, and the call that it looked at last."""
 
     def wants(self, calls: int) -> bool:
         """Return whether it looks at the inputs of the call with this number, counted from 1."""
-        if self._written and self._looks and calls >= self._looks[0]:
-            self._now = calls
-            self._looks = [one for one in self._looks if one > calls]
+        if calls != self._now and (self._left or self._looks):
+            if self._looks and calls >= self._looks[0]:
+                self._looks = [one for one in self._looks if one > calls]
+                self._left = ROW
+            if self._left:
+                self._left, self._now = self._left - 1, calls
         return calls == self._now
 
     def look(self, call: GraphCall, point: PointStorages, values: Sequence[Any]) -> Iterator[KeptResults]:
         """Count the references to the inputs of a call, and yield those of which the program keeps more and more than
-        in the first call that it looked at."""
+        in another call that it looked at."""
         counted = [
             (name, value, counts)
             for name, value in zip(point.names, values, strict=True)
@@ -61,6 +69,9 @@ class KeptResultsWatch:
         ]
         grown = [(name, value) for name, value, counts in counted if self._has_grown(name, counts)][:MOST_INPUTS]
         if grown:
+            self._searches += 1
+            if self._searches == MOST_SEARCHES:
+                self._looks, self._left = [], 0
             with without_modes():
                 found = _Search([value for _, value in grown]).run()
             for (name, _), (kept, holder) in zip(grown, found, strict=True):
@@ -69,8 +80,10 @@ class KeptResultsWatch:
                     yield KeptResults(self._graph, call.number, call.step, name, kept, holder)
 
     def _has_grown(self, name: str, counts: tuple[int, int]) -> bool:
-        before = self._first.setdefault(name, counts)
-        return any(now - then >= LEAST_KEPT for now, then in zip(counts, before, strict=True))
+        before = self._least.get(name, counts)
+        has_grown = any(now - then >= LEAST_KEPT for now, then in zip(counts, before, strict=True))
+        self._least[name] = counts if has_grown else (min(counts[0], before[0]), min(counts[1], before[1]))
+        return has_grown
 
 
 class _Search:

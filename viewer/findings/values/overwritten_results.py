@@ -1,10 +1,12 @@
 """A program keeps the results of several calls of a graph, but they are one tensor, or views of one tensor, which the
 graph changes in place in each call: an input such as a buffer of a module, into which it writes its result. So all of
 them have the values of the last call. The same is true of several results of `state_dict()`. The references to each
-input that a graph writes are counted in a few of its calls, from the third to about the 500th; if there are four more
-than at first, and four or more elements of one list, dict or other container, or as many tensors, are the input or show
-the same elements of it, they are reported. Views of different parts do not count, and the same tensor in a tuple or an
-object per call is not seen. A clone() of each result, or a copy.deepcopy() of each `state_dict()`, keeps its values."""
+input that a graph writes are counted in some of its calls, ten in a row from the second, the eighth, about the 50th and
+the 500th, among those whose memory is recorded; if there are four more than in an earlier one, and four or more
+elements of one list, dict or other container, or as many tensors, are the input or show the same elements of it, they
+are reported. Views of different parts do not count, and the same tensor in a tuple or an object per call is not seen.
+Neither is a list that only calls between these fill. A clone() of each result, or a copy.deepcopy() of each
+`state_dict()`, keeps its values."""
 
 from __future__ import annotations
 
