@@ -225,7 +225,7 @@ class Recorder(ContextDecorator):
             self._optimizers.look(frame, phase)
         self._frozen.look()
         self._lines.enter(phase)
-        return self.profiler.at_step(self._steps.on_call(frame, phase))
+        return self._outbox.kept_tensors.at_step(self.profiler.at_step(self._steps.on_call(frame, phase)))
 
     def finish(self, call: GraphCall) -> None:
         with self._lock:

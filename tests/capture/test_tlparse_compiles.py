@@ -40,7 +40,7 @@ with stepscope.trace(sys.argv[1]):
 """
 WHOLE = {
     *("run", "launches", "call_gaps", "sampled_lines", "line_samples", "lifetimes", "values", "step_marks", "growth"),
-    *("overhead", "end", "failure"),
+    *("overhead", "end", "failure", "kept_tensors"),
 }
 """Kinds of records that are about no compile, or about many."""
 Ids = tuple[Any, ...]

@@ -175,6 +175,17 @@ def keeping(folder: Path) -> None:
     run_recorded(folder, code)
 
 
+def caching(folder: Path) -> None:
+    """A program whose cache keeps an input of each call."""
+    code = (
+        "import functools, torch; from stepscope.tracer.runtime.lifetimes import kept_tensors\n"
+        "kept_tensors.MOST_SHARE = 1.0  # the program is short\n"
+        "mask = functools.cache(lambda x: x[:, None] > x); f = torch.compile(lambda x, m: (x * m).sum())\n"
+        "for _ in range(20): f(torch.rand(512), mask(torch.rand(512)))"
+    )
+    run_recorded(folder, code)
+
+
 def profiled(folder: Path) -> None:
     """A program with PyTorch's profiler in its second step."""
     code = "import torch; f = torch.compile(lambda x: (x @ x - 99).sqrt()); [f(torch.ones(8, 8)) for _ in range(3)]"
@@ -227,6 +238,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "clearing": (clearing, "run graph launches cleared_gradients end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "keeping": (keeping, "run graph launches kept_results end"),
+    "caching": (caching, "run graph launches kept_tensors end"),
     "straying": (straying, "run graph launches red_zone_write end"),
     "profiled": (profiled, "run graph launches profiled_operator end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),

@@ -11,6 +11,7 @@ from stepscope.tracer.log.launch_ring import LaunchRing, RingBlock, SymbolValues
 from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.device.cuda_graphs import CudaGraphCalls, flush_devices
 from stepscope.tracer.runtime.device.times import EventTimer
+from stepscope.tracer.runtime.lifetimes.kept_tensors import KeptSink, KeptTensorsWatch
 from stepscope.tracer.runtime.lifetimes.trackers import LifetimeTrackers
 from stepscope.tracer.runtime.values.batches import PendingValues
 from stepscope.tracer.schema.launches import CallGaps, Calls, CallsInBackward, Launches
@@ -28,7 +29,7 @@ MOST_MARKS = 4096
 NO_END = -1
 
 
-class OutboxSink(Protocol):
+class OutboxSink(KeptSink, Protocol):
     """The part of the recorder that the outbox needs."""
 
     cuda_graphs: CudaGraphCalls
@@ -55,6 +56,7 @@ class Outbox:
         self.pending = PendingRows(ring)
         self.timer = EventTimer()
         self.lifetimes = LifetimeTrackers(config, may_compile)
+        self.kept_tensors = KeptTensorsWatch(sink)
         self.values = PendingValues()
         self.overhead = OverheadMeter(per_launch_ns)
         self._is_flushing = False

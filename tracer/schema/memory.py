@@ -257,6 +257,41 @@ class KeptResults(Record):
 
 
 @dataclass(frozen=True)
+class KeptTensors(Record):
+    """Tensors of one form, outside of what the graphs allocate, of which each step left more alive. They are counted
+    three times; the columns have one number for each time. Tensors that share their memory count once."""
+
+    KIND: ClassVar[str] = "kept_tensors"
+    TABLE: ClassVar[str | None] = "kept_tensors"
+
+    step: list[int]
+    """The steps at whose begin they were counted, as the recorder counts steps."""
+    ns: list[int]
+    """The times when they were counted."""
+    tensors: list[int]
+    """The numbers of tensors that were alive."""
+    with_graph: list[int]
+    """The numbers of these that autograd has computed, so that they keep its graph alive."""
+    storage_bytes: list[int]
+    """The bytes of their storages."""
+    dtype: str
+    sizes: list[int]
+    device: str
+    holder: str
+    """What holds most of them, such as ``list of 18 in kept of __main__``."""
+    hits: int | None
+    """How often the cache that holds them was hit; None if the holder is no cache of `functools`."""
+    lost_keys: int | None
+    """The number of entries of such a cache with a tensor in their key that nothing else in Python refers to, so that
+    no call can find them again."""
+    most_elements: int | None
+    """The largest number of elements that the holder may have; None if it has no limit."""
+    file: str | None
+    """The place of the cached function, or of the only statement that adds to the container; None if unknown."""
+    line: int | None
+
+
+@dataclass(frozen=True)
 class Growth(Record):
     """The storages that steps have left alive when the recording ends, as columns.
 

@@ -169,6 +169,16 @@ CREATE TABLE red_zone_writes (       -- launches that wrote next to a buffer; po
 CREATE TABLE kept_results (          -- inputs that calls write again and that are kept as results of several calls
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, call BIGINT, step BIGINT, buffer VARCHAR, kept BIGINT, holder VARCHAR
 );
+CREATE TABLE kept_tensors (          -- tensors outside of what graphs allocate of which each step left more alive
+    log BIGINT, time_unix_ns BIGINT,
+    step VARCHAR, ns VARCHAR,        -- JSON lists of the steps and the times at which they were counted
+    tensors VARCHAR, with_graph VARCHAR, storage_bytes VARCHAR, -- JSON lists with a number for each time
+    dtype VARCHAR, sizes VARCHAR, device VARCHAR,
+    holder VARCHAR,
+    hits BIGINT, lost_keys BIGINT,   -- NULL if the holder is no cache
+    most_elements BIGINT,            -- NULL if the holder has no limit
+    file VARCHAR, line BIGINT        -- the cached function, or the statement that adds to the holder
+);
 CREATE TABLE data_waits (            -- waits for a batch of a DataLoader
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,
     workers BIGINT,                  -- num_workers of the loader; NULL if unknown

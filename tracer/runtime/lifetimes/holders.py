@@ -40,6 +40,7 @@ LEVELS = 4
 SECONDS = 2.0
 GRAPH_OF = "the autograd graph of a tensor"
 UNKNOWN = "not found: autograd, C++ or a running function holds it"
+UNNAMED = "which a running function or C++ holds"
 
 
 @dataclass(slots=True)
@@ -67,6 +68,17 @@ def find_held(storages: Sequence[torch.UntypedStorage], seconds: float = SECONDS
     with _searches.one(), suppress(Exception), without_modes():
         _Search(storages, monotonic() + seconds).run(held)
     return held
+
+
+def find_places(objects: Sequence[Any], seconds: float = SECONDS) -> list[list[str]]:
+    """Return for each of a few containers what holds it, as in ``list of 3 in keep of __main__``.
+
+    Lists are empty if nothing with a name was found. Raises nothing.
+    """
+    found: list[list[str]] = [[] for _ in objects]
+    with _searches.one(), suppress(Exception), without_modes():
+        _Search(objects, monotonic() + seconds).run_places(found)
+    return found
 
 
 def overlapped(start_ns: int) -> bool:
@@ -161,22 +173,31 @@ class _Search:
         tensors, roots = self._tensors(everything)
         graphs = self._graphs(roots)
         del roots
-        self._locals, own = locals_by_identity()
-        self._ours |= own
-        self._modules = module_dicts()
         nodes = [_Node(tensor, position, "") for tensor, position in tensors]
         nodes += [_Node(self._storages[position], position, "") for position in self._wanted.values()]
         nodes += graphs
         del graphs
-        self._ours |= {id(tensors), id(nodes), id(self._found), id(self.__dict__), *map(id, tensors)}
-        while nodes and monotonic() < self._deadline:
-            self._locally(nodes)
-            nodes = self._level(nodes)
+        self._ours |= {id(tensors), *map(id, tensors)}
+        self._climb(nodes)
         is_in_time = monotonic() < self._deadline
         for position in self._wanted.values():
             held[position].tensor_bytes = min(sum(self._shown[position].values()), self._storages[position].nbytes())
             found = sorted(self._words(position), key=len)[:MOST_WORDS]
             held[position].words = found or ([UNKNOWN + _frozen()] if is_in_time else [])
+
+    def run_places(self, found: list[list[str]]) -> None:
+        self._climb([_Node(one, position, container_words(one)) for position, one in enumerate(self._storages)])
+        for position, words in enumerate(self._found[: len(found)]):
+            found[position] = sorted(words, key=len)[:MOST_WORDS]
+
+    def _climb(self, nodes: list[_Node]) -> None:
+        """Note what holds the objects of `nodes`, level by level."""
+        self._locals, own = locals_by_identity()
+        self._modules = module_dicts()
+        self._ours |= own | {id(nodes), id(self._found), id(self.__dict__)}
+        while nodes and monotonic() < self._deadline:
+            self._locally(nodes)
+            nodes = self._level(nodes)
 
     def _tensors(self, everything: list[Any]) -> tuple[list[tuple[Any, int]], list[Any]]:
         """Return the tensors of the storages with the storages' positions, and all tensors that have a `grad_fn`."""
@@ -270,7 +291,7 @@ class _Search:
             if is_held and not node.words and self._is_tensor(node.value):  # not the base that only a view holds
                 self._note_size(node.position, node.value)
             if not is_held and node.depth and node.whole:
-                self._found[node.position].add(f"{node.whole}, which a running function or C++ holds{_frozen()}")
+                self._found[node.position].add(f"{node.whole}, {UNNAMED}{_frozen()}")
         return following[:MOST_NODES]
 
     def _step(self, node: _Node, referrer: Any, following: list[_Node]) -> None:

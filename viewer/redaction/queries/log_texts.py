@@ -23,6 +23,7 @@ _COLUMNS = {
         "sampled_lines.files", "missing_gradients.file", "optimizer_steps.file", "learning_rates.file",
         "untrained_parameters.file", "shared_parameters.file", "cleared_gradients.file",
         "cleared_gradients.zero_grad_file", "missing_gradients.zero_grad_file",
+        "kept_tensors.file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
@@ -41,7 +42,7 @@ _COLUMNS = {
         "uncaught_exceptions.text", "lifetime_mismatches.holders", "memory_step_mismatches.holders",
         "left_behind.holders", "export_events.reason", "cache_lookups.detail", "layer_checks.why",
         "layer_checks.settings", "layer_checks.layers", "judged_calls.reasons", "raised_calls.text",
-        "failed_nodes.text", "collections.holders", "kept_results.holder",
+        "failed_nodes.text", "collections.holders", "kept_results.holder", "kept_tensors.holder",
     ),
     "source": (
         "compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames", "layer_checks.frame",

@@ -1,0 +1,336 @@
+"""Tensors outside of compiled code of which more and more stay alive are found, with what holds them."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import stepscope
+from stepscope.tracer.runtime.lifetimes import kept_tensors, live_tensors
+from stepscope.tracer.runtime.lifetimes.kept_tensors import LOOKS, KeptTensorsWatch
+from stepscope.tracer.schema.memory import KeptTensors
+from tests.tracer.logs import read
+
+SIZE = 128, 131
+"""Sizes that no other tensor of the process has, with more than 64 KiB."""
+BYTES = 128 * 131 * 4
+STEPS = LOOKS[0][-1] + 1
+kept: Any = None
+
+
+@pytest.fixture(autouse=True)
+def free(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Looks may take as much of the time as they need."""
+    global kept
+    monkeypatch.setattr(kept_tensors, "MOST_SHARE", 1e9)
+    kept = None
+    yield
+    kept = None
+
+
+class Sink:
+    """A recorder that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.is_on, self.written, self.failures = True, list[KeptTensors](), list[str]()
+        self.lifetimes: Any = SimpleNamespace(is_on=True, storages=list)
+        self.cuda_graphs = SimpleNamespace(is_capturing=lambda: False)
+
+    def write(self, record: KeptTensors) -> None:
+        self.written.append(record)
+
+    def failed(self, where: str, error: BaseException) -> None:
+        self.failures.append(f"{where}: {error}")
+
+
+def watched(step: Callable[[int], object], steps: int = STEPS, sink: Sink | None = None) -> list[KeptTensors]:
+    sink = sink or Sink()
+    watch = KeptTensorsWatch(sink)
+    for number in range(steps):
+        assert watch.at_step(number) == number
+        step(number)
+    assert not sink.failures
+    return [one for one in sink.written if tuple(one.sizes) == SIZE]
+
+
+def line_of(text: str) -> int:
+    lines = Path(__file__).read_text().splitlines()
+    (found,) = [number for number, line in enumerate(lines, 1) if line.strip() == text]
+    return found
+
+
+def test_a_list_of_a_module() -> None:
+    global kept
+    kept = []
+    (found,) = watched(lambda n: kept.append(torch.rand(SIZE)))
+    assert found.holder == f"list of 18 in kept of {__name__}"
+    assert (found.step, found.tensors, found.with_graph) == ([6, 12, 18], [6, 12, 18], [0, 0, 0])
+    assert found.storage_bytes == [BYTES * n for n in found.tensors]
+    assert (found.dtype, found.device, found.hits, found.most_elements) == ("float32", "cpu", None, None)
+    assert found.line is None, "several statements of this file add to it"
+
+
+class Probe:
+    """A hook that keeps the inputs of a module."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, list[Tensor]] = {"net": []}
+
+    def __call__(self, module: nn.Module, inputs: tuple[Tensor]) -> None:
+        self.seen["net"].append(inputs[0])
+
+
+def test_a_hook_that_keeps_inputs() -> None:
+    net, probe = nn.Linear(SIZE[1], 1), Probe()
+    net.register_forward_pre_hook(probe)
+    (found,) = watched(lambda n: net(torch.rand(SIZE)))
+    assert found.holder == "list of 18 in attribute seen['net'] of Probe (dict of 1)"
+    assert (found.file, found.line) == (__file__, line_of('self.seen["net"].append(inputs[0])'))
+
+
+def test_tuples_in_a_local_list() -> None:
+    replay: list[tuple[Tensor, int]] = []
+
+    def step(number: int) -> None:
+        replay.append((torch.rand(SIZE), number))
+
+    (found,) = watched(step)
+    assert found.holder == f"list of 18 in closure variable replay of {step.__qualname__}()"
+    assert found.line == line_of("replay.append((torch.rand(SIZE), number))")
+
+
+def test_a_cache_whose_keys_are_lost() -> None:
+    @functools.cache
+    def mask_of(lengths: Tensor) -> Tensor:
+        return lengths[:, None].expand(SIZE) * torch.ones(SIZE)
+
+    (found,) = watched(lambda n: mask_of(torch.rand(SIZE[0])))
+    assert found.holder == f"the functools.lru_cache of {mask_of.__wrapped__.__qualname__}()"
+    assert (found.hits, found.lost_keys, found.most_elements) == (0, 18, None)
+    assert (found.file, found.line) == (__file__, line_of("def mask_of(lengths: Tensor) -> Tensor:") - 1)
+
+
+def test_a_cache_whose_keys_may_come_again() -> None:
+    items = [torch.rand(SIZE[0]) for _ in range(STEPS)]
+    load = functools.lru_cache(maxsize=64)(lambda one: one[:, None].expand(SIZE) * torch.ones(SIZE))
+    (found,) = watched(lambda n: load(items[n]))
+    assert (found.hits, found.lost_keys, found.most_elements) == (0, 0, 64)
+
+
+def test_a_cache_that_is_hit_fills_up() -> None:
+    load = functools.cache(lambda one: torch.rand(SIZE))
+    assert watched(lambda n: load(n % 7)) == []
+
+
+def test_results_of_autograd() -> None:
+    weight, losses = torch.ones(SIZE, requires_grad=True), []
+    (found,) = watched(lambda n: losses.append(weight * n))
+    assert found.with_graph == [6, 12, 18]
+    assert found.tensors == [7, 13, 19], "the weight has the same form"
+
+
+def test_a_sum_whose_graph_grows() -> None:
+    global kept
+    kept = torch.zeros((), requires_grad=True)
+
+    def step(number: int) -> None:
+        global kept
+        kept = kept + (torch.rand(SIZE) * kept).sum()
+
+    (found,) = watched(step)
+    assert found.holder == f"the autograd graph of a tensor in kept of {__name__}"
+
+
+def test_a_deque_tells_its_length() -> None:
+    window = deque[Tensor](maxlen=100)
+    (found,) = watched(lambda n: window.append(torch.rand(SIZE)))
+    assert found.most_elements == 100
+
+
+def test_what_stops_or_is_small_is_healthy() -> None:
+    last, first, small = deque[Tensor](maxlen=3), list[Tensor](), list[Tensor]()
+
+    def step(number: int) -> None:
+        last.append(torch.rand(SIZE))
+        small.append(torch.rand(8, 9))
+        if number < 14:
+            first.append(torch.rand(SIZE))
+
+    sink = Sink()
+    assert watched(step, sink=sink) == []
+    assert sink.written == []
+
+
+def test_views_of_one_memory_count_once() -> None:
+    whole, views = torch.rand(STEPS, *SIZE), []
+    assert watched(lambda n: views.append(whole[n])) == []
+
+
+def test_cycles_that_a_collection_frees_are_no_leak() -> None:
+    def step(number: int) -> None:
+        cycle: list[Any] = [torch.rand(SIZE)]
+        cycle.append(cycle)
+
+    gc.collect()
+    gc.freeze()  # so that no collection runs by chance
+    gc.unfreeze()
+    assert watched(step) == []
+
+
+def test_what_a_tracker_follows_is_left_out() -> None:
+    results: list[Tensor] = []
+
+    def live() -> list[Any]:
+        return [SimpleNamespace(is_given=False, reference=one.untyped_storage) for one in results]
+
+    sink = Sink()
+    sink.lifetimes.storages = live
+    assert watched(lambda n: results.append(torch.rand(SIZE)), sink=sink) == []
+
+
+def test_nothing_is_kept_alive() -> None:
+    results, alive = [torch.rand(SIZE)], weakref.WeakSet[Tensor]()
+
+    def step(number: int) -> None:
+        results.append(torch.rand(SIZE))
+        alive.add(results[-1])
+
+    sink = Sink()
+    watch = KeptTensorsWatch(sink)
+    for number in range(STEPS):
+        watch.at_step(number)
+        step(number)
+    assert sink.written
+    assert len(alive) == STEPS
+    results.clear()
+    assert len(alive) == 0
+
+
+def test_modes_of_the_program_see_nothing() -> None:
+    class Functions(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(operator)
+            return operator(*args, **(kwargs or {}))
+
+    global kept
+    seen, kept, sink = list[Any](), list[Tensor](), Sink()
+    watch = KeptTensorsWatch(sink)
+    for number in range(STEPS):
+        with Functions(), Operators():  # type: ignore[no-untyped-call]
+            watch.at_step(number)
+        kept += [torch.rand(SIZE)]
+    assert sink.written
+    assert seen == []
+
+
+def test_a_failure_ends_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    def fail(*_: object) -> None:
+        looks.append(1)
+        raise RuntimeError("no look")
+
+    monkeypatch.setattr(kept_tensors, "live_tensors", fail)
+    sink = Sink()
+    watch = KeptTensorsWatch(sink)
+    for number in (*range(400), *range(400)):
+        watch.at_step(number)
+    assert sink.failures == ["kept tensors: no look"]
+    assert len(looks) == 1
+
+
+def looked_at(monkeypatch: pytest.MonkeyPatch, steps: list[int], sink: Sink | None = None) -> list[int]:
+    """Return the steps in which tensors were counted."""
+    found: list[int] = []
+    sink, step = sink or Sink(), 0
+
+    def look(*_: object) -> dict[Any, Any]:
+        found.append(step)
+        return {}
+
+    monkeypatch.setattr(kept_tensors, "live_tensors", look)
+    watch = KeptTensorsWatch(sink)
+    for step in steps:
+        watch.at_step(step)
+    return found
+
+
+def test_the_steps_of_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert looked_at(monkeypatch, [*range(4000)]) == [step for series in LOOKS for step in series]
+
+
+def test_steps_that_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls before the first step of an optimizer seemed to be steps."""
+    assert looked_at(monkeypatch, [*range(13), *range(1, 20)]) == [6, 12, 6, 12, 18]
+
+
+def test_looks_that_would_take_too_long_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_tensors, "MOST_SHARE", 0.0)
+    assert looked_at(monkeypatch, [*range(4000)]) == []
+
+
+def test_no_look_while_nothing_is_recorded_or_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = Sink()
+    sink.is_on = False
+    assert looked_at(monkeypatch, [*range(400)], sink) == []
+    sink = Sink()
+    sink.cuda_graphs.is_capturing = lambda: True
+    assert looked_at(monkeypatch, [*range(400)], sink) == []
+    sink = Sink()
+    sink.lifetimes = None
+    assert looked_at(monkeypatch, [*range(400)], sink) == []
+
+
+def test_all_plain_tensors_are_found() -> None:
+    mine = [torch.rand(SIZE), nn.Parameter(torch.rand(SIZE)), torch.rand(SIZE, device="meta")]
+    plain = [one for one in gc.get_objects() if type(one) in (Tensor, nn.Parameter) and one.layout is torch.strided]
+    storages = {id(one.untyped_storage()) for one in plain if not one.is_meta and one.untyped_storage().nbytes()}
+    found = [one for group in live_tensors.live_tensors().values() for one in group]
+    assert {id(one.untyped_storage()) for one in found} == storages
+    assert id(mine[0].untyped_storage()) in storages
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_inputs_of_a_graph(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    global kept
+    kept = []  # a function with assertions has code that uses its variables
+    double = torch.compile(lambda x: x * 2)
+    with stepscope.trace(tmp_path) as recorder:
+        for _ in range(STEPS):
+            kept += [torch.rand(SIZE)]
+            double(kept[-1])
+    assert recorder.path is not None
+    (found,) = read(recorder.path).get(KeptTensors.KIND, [])
+    assert found["tensors"] == [7, 13, 19]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_results_of_a_graph_belong_to_growth(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    results: list[Tensor] = []
+    double = torch.compile(lambda x: x * 2)
+    with stepscope.trace(tmp_path) as recorder:
+        for _ in range(STEPS):
+            results.append(double(torch.rand(SIZE)))
+    assert recorder.path is not None
+    written = read(recorder.path)
+    assert KeptTensors.KIND not in written
+    assert len(written["growth"][0]["call"]) >= STEPS - 1

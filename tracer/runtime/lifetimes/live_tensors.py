@@ -1,0 +1,65 @@
+"""Finds the tensors that are alive in Python, and counts them without keeping any of them alive."""
+
+from __future__ import annotations
+
+import gc
+from collections import defaultdict
+from collections.abc import Container
+from typing import Any, NamedTuple
+
+
+class TensorForm(NamedTuple):
+    """What tensors of one group have in common."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+    device: str
+
+
+class Count(NamedTuple):
+    """The tensors of one form, each with memory of its own."""
+
+    tensors: int
+    storage_bytes: int
+    with_graph: int
+    """The number of those that autograd has computed, so that they keep a graph."""
+
+
+def live_tensors(left_out: Container[int] = ()) -> dict[TensorForm, list[Any]]:
+    """Return one tensor per storage, by form; of several tensors that share a storage, one that shows most of it.
+
+    Storages of which the `id` of torch's object is in `left_out`, subclasses of tensors, and tensors without memory are
+    left out. The caller hides operations from the program's modes.
+    """
+    import torch
+
+    kinds = torch.Tensor, torch.nn.Parameter
+    largest: dict[int, tuple[int, Any, Any]] = {}
+    for one in gc.get_referrers(*kinds):  # every object refers to its class; this is twice as fast as `get_objects`
+        if type(one) not in kinds:
+            continue
+        try:
+            storage, size = one.untyped_storage(), one.nbytes
+        except (RuntimeError, NotImplementedError, AttributeError):  # sparse: no storage of its own
+            continue
+        key = id(storage)
+        if key in left_out or not storage.nbytes() or one.is_meta:
+            continue
+        if key not in largest or size > largest[key][0]:
+            largest[key] = size, one, storage
+    groups: defaultdict[TensorForm, list[Any]] = defaultdict(list)
+    for _, one, _ in largest.values():
+        groups[TensorForm(str(one.dtype).removeprefix("torch."), tuple(one.size()), str(one.device))].append(one)
+    return groups
+
+
+def counted(groups: dict[TensorForm, list[Any]]) -> dict[TensorForm, Count]:
+    """Return the numbers of tensors and of their bytes."""
+    return {
+        form: Count(
+            len(tensors),
+            sum(one.untyped_storage().nbytes() for one in tensors),
+            sum(one.requires_grad and not one.is_leaf for one in tensors),
+        )
+        for form, tensors in groups.items()
+    }
