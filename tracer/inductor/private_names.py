@@ -139,7 +139,7 @@ PRIVATE_NAMES = (
 
 # The records of the logger `torch.__trace` have `metadata` and `payload` (2.11, 2.13, 2.14). The attributes
 # `_raw_saved_*` of autograd's nodes, and their `data` and `unpack_hook`, are defined in C++ (2.13); without them no
-# saved tensor is found.
+# saved tensor is found. AOTAutograd sets `_tensors_no_vc_check` on the nodes of compiled graphs (2.13).
 
 
 def unsupported_version(version: str) -> str | None:

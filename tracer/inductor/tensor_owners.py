@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from time import monotonic
 from typing import Any
 
@@ -49,6 +50,11 @@ def _saved_by(node: Any) -> Iterator[Any]:
                     yield one.data
         except (AttributeError, RuntimeError):  # freed by a backward, or not readable
             continue
+
+
+def saved_by_compiled(node: Any) -> Iterator[Any]:
+    """Yield what the node of a compiled graph has saved, with the tensors that AOTAutograd keeps there itself."""
+    return chain(_saved_by(node), getattr(node, "_tensors_no_vc_check", None) or ())
 
 
 def held_by_call(inputs: Sequence[Any]) -> list[bool]:

@@ -13,8 +13,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from stepscope.tracer.inductor import eager_runs
+from stepscope.tracer.inductor import eager_runs, tensor_owners
 from stepscope.tracer.judge.clones import Clones, NotComparable
+from stepscope.tracer.judge.saved_tensors import SavedTensors
+from stepscope.tracer.schema.constants import SAVED_CHANGED
 
 COMPILED = "CompiledFunctionBackward"
 """Name of the autograd node of a compiled graph."""
@@ -69,11 +71,13 @@ class BackwardCheck:
         self._compare, self._guarded = compare, guarded
         self._came: dict[int, Tensor] = {}
         self._handles: list[Any] = []
+        self._is_over = False
 
-    def watch(self, results: Sequence[Any], args: Sequence[Any]) -> int:
+    def watch(self, results: Sequence[Any], args: Sequence[Any], kept: Sequence[Any]) -> int:
         """Attach hooks to the node that computed `results`; none if nothing was computed with gradients.
 
-        Return the number of results whose gradients pass the node by, as those of a view of an input do.
+        `kept` are copies of the inputs, so that saved inputs need no other copy. Return the number of results whose
+        gradients pass the node by, as those of a view of an input do.
         """
         all_nodes = {position: self._compiled(one) for position, one in enumerate(results)}
         of_result = {position: node for position, node in all_nodes.items() if node is not None}
@@ -89,12 +93,15 @@ class BackwardCheck:
         if len(nodes) > 1:
             raise NotComparable("several backwards belong to the call")
         (node,) = nodes.values()
+        with eager_runs.apart():
+            saved = SavedTensors(tensor_owners.saved_by_compiled(node), kept)
         edges = [_edge_of(edge, args, self._before) for edge in node.next_functions]
         wanted = [position for position in of_result if _requires_grad(self._eager[position])]
         for position in _sources(results, wanted):
             result = results[position]
             hook = self._on_incoming(position, result.output_nr)
             self._handles.append(result.grad_fn.register_prehook(hook))
+        self._handles.append(node.register_prehook(self._on_begin(saved)))
         self._handles.append(node.register_hook(self._on_done(edges)))
         return past
 
@@ -116,6 +123,18 @@ class BackwardCheck:
         with torch.no_grad(), eager_runs.apart():
             self._came[position] = gradient.detach().clone()
 
+    def _on_begin(self, saved: SavedTensors) -> Callable[..., None]:
+        def verify() -> None:
+            self._is_over = True  # also if the comparison of the tensors raises
+            with eager_runs.apart():
+                changed = saved.changed()
+            self._is_over = changed > 0
+            if changed:
+                tensors, it = ("1 tensor", "it") if changed == 1 else (f"{changed} tensors", "them")
+                raise NotComparable(f"{tensors} {SAVED_CHANGED}; record with --level values to find what changed {it}")
+
+        return lambda gradients: self._guarded("backward", verify)
+
     def _on_done(self, edges: list[int | None]) -> Callable[..., None]:
         def hook(outgoing: tuple[Tensor | None, ...], incoming: Any) -> None:
             del incoming
@@ -133,7 +152,7 @@ class BackwardCheck:
             for position, gradient in zip(edges, outgoing, strict=True)
             if position is not None and (leaf := self._clones.leaves[position]) is not None
         ]
-        if not pairs or not self._came:
+        if self._is_over or not pairs or not self._came:
             return
         wanted = [position for position, _, _ in pairs]
         with torch.no_grad():

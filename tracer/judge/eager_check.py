@@ -187,7 +187,7 @@ class _EagerRun:
             raise NotComparable("compiled autograd traces the backward")
         check = BackwardCheck(self._before, clones, before.results, self._compare_gradients, self.guarded)
         args, self._args = self._args, ()  # the hooks must not keep an input that the graph has changed, and so itself
-        if past := check.watch(after.results, args):
+        if past := check.watch(after.results, args, self._pristine or ()):
             results = "an output that is a view" if past == 1 else f"{past} outputs that are views"
             why = f"gradients through {results} of inputs do not reach the compiled backward"
             self._sink.write(Skipped(self._what("backward"), why))

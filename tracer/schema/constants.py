@@ -5,6 +5,8 @@ CACHED_ESTIMATE = "estimated memory of a cached graph"
 """`Skipped.what` of a graph from a cache that was compiled without stepscope; it is not reported as a problem."""
 DEVICE_FAILED = "the device had failed"
 """Beginning of `Skipped.why` if a device had failed; the failure has a finding of its own."""
+SAVED_CHANGED = "that the forward pass saved changed before the backward pass"
+"""Part of `LayerCheck.why`, behind the number of tensors, if a backward pass was not compared for this reason."""
 CPP_WRAPPER = (
     "C++ wrapper: the compiled library launches the kernels itself, where Python cannot observe them; compiled under"
     " stepscope run --aoti it prints them"

@@ -122,6 +122,38 @@ def test_the_backward_of_what_a_graph_copies_into_an_input_is_compared(factor: i
     assert not sink.failures
 
 
+class _Sine(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        context.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> Tensor:
+        (x,) = context.saved_tensors
+        gradient: Tensor = gradients[0] * x.cos()
+        return gradient
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_saved_input_that_changes_unseen_is_told(changes: bool) -> None:
+    """Its copy is the one that the check has of the inputs."""
+    module = symbolic_trace(lambda x: (x.sin(),))
+    graph = CapturedGraph(module, [], None, None, ["x"], [None], [None], 1e-7, True, None)
+    sink = Sink()
+    weight = torch.ones(3, requires_grad=True)
+    named: Any = type("CompiledFunction", (_Sine,), {})
+    (result,) = EagerChecks(sink, 1).checked(graph, lambda x: (named.apply(x),))(weight)
+    if changes:
+        weight.data.zero_()
+    result.sum().backward()
+    assert sink.verdicts == [("forward", "agrees"), ("backward", "not_compared" if changes else "agrees")]
+    assert not sink.failures
+    if changes:
+        why = "1 tensor that the forward pass saved changed before the backward pass"
+        assert (sink.checks[1].why or "").startswith(why)
+
+
 def _said(function: Any, folder: Path) -> list[str]:
     """Return the reasons for which parts of a checked training step of a compiled function were not compared."""
     torch._dynamo.reset()

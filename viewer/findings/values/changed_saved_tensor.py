@@ -6,13 +6,24 @@ made and the backward pass read, or if there are none, if only one forward pass 
 values that the forward pass read or wrote are compared with those that the backward pass read before it wrote them: by
 digest if size and stride are the same, else by minimum, maximum and the numbers of zeros, NaN and infinities. Tensors
 of which a part was not read, and replays of CUDA graphs, are not compared. Tensors of a log that changed in the same
-step for the first time share a finding."""
+step for the first time share a finding. Without values, it is a warning if `--check-eager` found that saved tensors had
+changed, and compared no gradients for this reason."""
 
 from __future__ import annotations
 
 from itertools import islice
 
-from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, open_launch, program_name, rule_of
+from stepscope.tracer.schema.constants import SAVED_CHANGED
+from stepscope.viewer.findings.evidence import (
+    Evidence,
+    Timed,
+    attributes,
+    compile_page,
+    grouped,
+    open_launch,
+    program_name,
+    rule_of,
+)
 from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
@@ -20,6 +31,7 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.speed.queries.graph_places import GraphPlace, graph_places
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import basename, plural
+from stepscope.viewer.values.queries.layer_checks import LayerCheckRow, layer_checks
 from stepscope.viewer.values.queries.nonfinite import launch_place
 from stepscope.viewer.values.queries.saved_for_backward import ChangedSaved, changed_saved
 from stepscope.viewer.values.queries.values import has_values
@@ -31,16 +43,40 @@ MOST_CHANGES, MOST_LINES = 100, 8
 
 
 def find(evidence: Evidence) -> list[Timed]:
-    """Return one finding for all tensors of a log that changed in the same step for the first time."""
+    """Return one finding for all tensors of a log that changed in the same step for the first time; without values, one
+    for each compiled graph of which a check noticed that they had."""
     trace = evidence.trace
     if not has_values(trace):
-        return []
+        rows = [row for row in layer_checks(trace) if SAVED_CHANGED in (row.why or "")]
+        return [_noticed(group) for group in grouped(rows, lambda row: (row.log, row.compile_id))]
     changes = list(islice(changed_saved(trace), MOST_CHANGES))
     begun: dict[tuple[int, str], int] = {}
     for one in changes:
         begun.setdefault((one.log, _name(trace, one)), one.step)
     groups = grouped(changes, lambda one: (one.log, begun[one.log, _name(trace, one)]))
     return [_finding(trace, group) for group in groups]
+
+
+def _noticed(group: list[LayerCheckRow]) -> Timed:
+    row, why = group[0], group[0].why or ""
+    count = why.partition(f" {SAVED_CHANGED}")[0]
+    frame = row.frame
+    name = f"{frame.function} ({basename(frame.file)}:{frame.line})" if frame else "a compiled graph"
+    return row.time_unix_ns or 0, Finding(
+        kind="changed_saved_tensor",
+        severity="warning",
+        title=f"{count} that the forward pass of {name} saved changed before the backward pass",
+        proof=[
+            "The gradients are those of another computation, so they were not compared with eager mode.",
+            f"{why.rpartition('; ')[2].capitalize()}.",
+        ],
+        rule=rule_of(__doc__),
+        evidence={"calls": [one.call for one in group][:MOST_CHANGES], "compile_id": row.compile_id},
+        page=compile_page(row.log, row.compile_id) if row.compile_id else "/",
+        rank=row.rank,
+        source=frame,
+        log=row.log,
+    )
 
 
 def _name(trace: Trace, one: ChangedSaved) -> str:
