@@ -158,6 +158,7 @@ def _of_values(named: Named, position: int, tensor: Tensor, judged: Judged) -> T
         "wrong": judged.wrong, "elements": tensor.numel(), "index": list(judged.index),
         "before": _number(judged.eager), "after": _number(judged.compiled), "float64": _number(judged.float64),
         "allowed": judged.allowed, "before_error": judged.eager_error, "after_error": judged.compiled_error,
+        "rounding_error": judged.rounding_error,
     }  # fmt: skip
     text = f"{judged.wrong:,} of {tensor.numel():,} elements differ"
     return _difference(named, position, "values", text, tensor, **numbers)

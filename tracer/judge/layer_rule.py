@@ -42,6 +42,8 @@ class Judged:
     compiled_error: float | None = None
     """Relative error of the whole tensor in the 2-norm, against float64."""
     eager_error: float | None = None
+    rounding_error: float | None = None
+    """The largest one of the perturbed runs."""
 
 
 def judge(compiled: Tensor, eager: Tensor, float64: Tensor, perturbed: Sequence[Tensor], eps: float) -> Judged:
@@ -89,8 +91,9 @@ def _floats(compiled: Tensor, eager: Tensor, float64: Tensor, perturbed: Sequenc
     error = torch.where(finite, c - r, 0).abs()
     eager_error = torch.where(e.isfinite() & r.isfinite(), e - r, 0).abs()
     spread = eager_error
-    for p in ps:
-        spread = torch.maximum(spread, torch.where(p.isfinite() & r.isfinite(), p - r, 0).abs())
+    by_rounding = [torch.where(p.isfinite() & r.isfinite(), p - r, 0).abs() for p in ps]
+    for one in by_rounding:
+        spread = torch.maximum(spread, one)
     size = torch.where(r.isfinite(), r, 0).abs()
     allowed = _row_maximum(spread) + eps * size + eps * _row_rms(size) + _smallest(compiled.dtype)
     limit = ELEMENT_LIMIT if eps < FINE_EPS else COARSE_ELEMENT_LIMIT
@@ -100,7 +103,8 @@ def _floats(compiled: Tensor, eager: Tensor, float64: Tensor, perturbed: Sequenc
         whole = _rms(error) / (_rms(spread) + 0.3 * eps * _rms(size) + _TINY)
         if whole > WHOLE_LIMIT:
             bad = ~same & finite & (error > WHOLE_LIMIT * torch.maximum(spread, eps * size))
-    errors = _relative(error, size), _relative(eager_error, size)
+    rounding = max((_relative(one, size) for one in by_rounding), default=None)
+    errors = _relative(error, size), _relative(eager_error, size), rounding
     if bad.any():
         weight = torch.where(bad, torch.where(finite, ratio, torch.inf), -1.0)
         return _judged(bad, weight, compiled, eager, float64, allowed, errors)
@@ -109,7 +113,7 @@ def _floats(compiled: Tensor, eager: Tensor, float64: Tensor, perturbed: Sequenc
     if visible.any() and is_off:
         weight = torch.where(visible, torch.where(e.isfinite(), eager_error, torch.inf), -1.0)
         return _judged(visible, weight, compiled, eager, float64, allowed, errors, "eager_is_off")
-    return Judged("agrees", compiled_error=errors[0], eager_error=errors[1])
+    return Judged("agrees", 0, (), None, None, None, None, *errors)
 
 
 def _non_finite(c: Tensor, e: Tensor, r: Tensor, ps: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
@@ -131,7 +135,7 @@ def _judged(
     eager: Tensor,
     float64: Tensor,
     allowed: Tensor | None,
-    errors: tuple[float | None, float | None] = (None, None),
+    errors: tuple[float | None, float | None, float | None] = (None, None, None),
     verdict: Verdict = "differs",
 ) -> Judged:
     worst = int(weight.flatten().argmax())

@@ -40,6 +40,9 @@ class TensorDifference:
     after_error: float | None = None
     frame: Frame | None = None
     """The line of the model that computes the tensor."""
+    rounding_error: float | None = None
+    """The relative error against float64 of the whole tensor, in the 2-norm, that rounding may make: the largest of the
+    runs in float64 with rounding errors after each operation."""
 
 
 @dataclass(frozen=True)

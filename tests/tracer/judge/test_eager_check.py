@@ -107,6 +107,28 @@ def test_a_backward_that_draws_again_is_not_compared(ran: tuple[Path, dict[str, 
     assert "draws random numbers" in (rows[1].why or "")
 
 
+def test_an_undeclared_change_of_an_input_is_no_rounding(ran: tuple[Path, dict[str, str]]) -> None:
+    (finding,), rows = read(ran, "undeclared")
+    assert [row.verdict for row in rows] == ["eager_is_off"]
+    assert finding.severity == "warning"
+    assert "rounding" not in finding.title
+    assert finding.title.endswith(
+        "custom operators (stepscope_tests.undeclared) may change inputs that they do not declare"
+    )
+    assert any("--level values --verify-before" in line for line in finding.proof)
+
+
+def test_gradients_of_saved_tensors_that_changed_are_not_compared(ran: tuple[Path, dict[str, str]]) -> None:
+    findings, rows = read(ran, "changed_behind_autograd")
+    assert not findings
+    assert [(row.phase, row.verdict) for row in rows] == [("forward", "agrees"), ("backward", "not_compared")]
+    assert (rows[1].why or "").startswith("1 tensor that the forward pass saved changed before the backward pass; ")
+    with open_trace(ran[0] / "changed_behind_autograd") as trace:
+        (found,) = (one for one in all_findings(trace) if one.kind == "changed_saved_tensor")
+    assert found.severity == "warning"
+    assert found.proof[1] == "Record with --level values to find what changed it."
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [

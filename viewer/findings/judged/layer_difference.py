@@ -4,17 +4,23 @@ in one and not in the other. The error against float64 decides: the compiled one
 with the effect of rounding errors after every operation. A difference of requires_grad alone is a warning, and strides
 alone do not count. With --judge-layers the graphs between Dynamo and the kernels ran on the same inputs as well, and
 the first of them that differs is named, with the nodes that it changed. It is information only if float64 agrees with
-the compiled result, so that eager mode is the one that is off. There is one finding per compiled graph and
+the compiled result, so that eager mode is the one that is off. But if the graph calls custom operators, and rounding
+after every operation has less than a tenth of the effect, it is a warning: an operator may change an input that it does
+not declare to change, and the input is another tensor in eager mode. There is one finding per compiled graph and
 direction."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, compile_page, grouped, rule_of
+from stepscope.viewer.graphs.queries.hidden_aliases import custom_operators
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import basename, format_count, plural
+from stepscope.viewer.values.queries.changed_values import reads_again
 from stepscope.viewer.values.queries.layer_checks import LayerCheckRow, layer_checks
 
 SUMMARY = "A compiled graph and eager mode gave different results"
@@ -28,27 +34,48 @@ LAYERS = {
 }
 """Names of the layers."""
 _MILD = ("strides", "requires_grad")
-_NUMBERS = ("index", "before", "after", "float64", "allowed", "before_error", "after_error", "wrong", "elements")
+_NUMBERS = ("index", "before", "after", "float64", "allowed", "before_error", "after_error", "rounding_error", "wrong",
+            "elements")  # fmt: skip
+MOST_NAMES = 4
+MOST_ROUNDING = 10.0
+"""How much larger than the effect of rounding errors the error of eager mode is if they do not explain it."""
 
 
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per compiled graph, direction and verdict."""
     rows = [row for row in layer_checks(evidence.trace) if row.verdict in ("differs", "eager_is_off")]
-    return [_finding(group) for group in grouped(rows, lambda row: (row.log, row.compile_id, row.phase, row.verdict))]
+    return [
+        _finding(evidence.trace, group)
+        for group in grouped(rows, lambda row: (row.log, row.compile_id, row.phase, row.verdict))
+    ]
 
 
-def _finding(group: list[LayerCheckRow]) -> Timed:
+def _finding(trace: Trace, group: list[LayerCheckRow]) -> Timed:
     row = group[0]
-    worst = _worst(row)
     is_mild = all(one["what"] in _MILD for one in row.differences)
     is_off = row.verdict == "eager_is_off"
-    severity: Any = "info" if is_off else "warning" if is_mild else "critical"
+    unexplained = [one for one in row.differences if is_off and one["what"] == "values" and not _explains(one)]
+    is_unexplained = bool(unexplained)
+    worst = unexplained[0] if unexplained else _worst(row)
+    operators = custom_operators(trace, row.log, row.compile_id) if is_unexplained else []
+    severity: Any = "warning" if operators or (is_mild and not is_off) else "info" if is_off else "critical"
     frame = worst.get("frame")
     return row.time_unix_ns or 0, Finding(
         kind="layer_difference",
         severity=severity,
-        title=_rounding(row, worst) if is_off else f"{_subject(row)} differs from {_right(row)}: {_said(worst)}",
-        proof=[line for line in (_values(worst, row), _layer(row) or _others(row, worst), _hint(row)) if line],
+        title=_off(row, worst, is_unexplained, operators)
+        if is_off
+        else (f"{_subject(row)} differs from {_right(row)}: {_said(worst)}"),
+        proof=[
+            line
+            for line in (
+                _values(worst, row),
+                _layer(row) or _others(row, worst),
+                _hint(row),
+                _undeclared(trace, operators),
+            )
+            if line
+        ],
         rule=rule_of(__doc__),
         evidence={
             "layers": [row.before, row.after],
@@ -66,6 +93,7 @@ def _finding(group: list[LayerCheckRow]) -> Timed:
             "layer_steps": [_step(step) for step in row.layers],
             "changed_nodes": row.nodes,
             "changed_lines": [f"{line.file}:{line.line}: {line.code}" for line in row.lines],
+            "custom_operators": operators,
             "settings": [_trial(trial) for trial in row.settings],
             "compile_id": row.compile_id,
         },
@@ -109,12 +137,39 @@ def _said(worst: dict[str, Any]) -> str:
     return f"{worst['name']}, {worst['wrong']:,} of {format_count(worst['elements'])} elements"
 
 
-def _rounding(row: LayerCheckRow, worst: dict[str, Any]) -> str:
+def _explains(worst: dict[str, Any]) -> bool:
+    """Return whether rounding, or an overflow, explains the error of eager mode; older logs do not have the bound."""
+    error, rounding = worst.get("before_error"), worst.get("rounding_error")
+    if not isinstance(worst.get("before"), float):
+        return worst.get("dtype") == "float16"
+    return error is not None and rounding is not None and error <= MOST_ROUNDING * rounding
+
+
+def _off(row: LayerCheckRow, worst: dict[str, Any], is_unexplained: bool, operators: Sequence[str]) -> str:
     ours, theirs = worst.get("after_error"), worst.get("before_error")
     off = f"is off by {theirs:.0e}" if isinstance(worst.get("before"), float) and theirs else "is not finite"
     agrees = f" to {ours:.0e}" if ours else ""
     agrees += f", and {_right(row)} {off}"
-    return f"{_subject(row)} agrees with float64{agrees}: this is rounding, not a compiler error"
+    if operators:
+        why = f"custom operators ({_few(operators)}) may change inputs that they do not declare"
+    elif is_unexplained and row.before == "eager" and off != "is not finite":
+        why = "this is no error of compiled code"
+    else:
+        why = "this is rounding, not a compiler error"
+    return f"{_subject(row)} agrees with float64{agrees}: {why}"
+
+
+def _few(operators: Sequence[str]) -> str:
+    return f"{', '.join(operators[:MOST_NAMES])}{', …' if len(operators) > MOST_NAMES else ''}"
+
+
+def _undeclared(trace: Trace, operators: Sequence[str]) -> str:
+    if not operators or reads_again(trace):
+        return ""
+    return (
+        "Rounding does not explain the difference. Record with --level values --verify-before to find out whether the"
+        " operators change inputs without declaring it."
+    )
 
 
 def _values(worst: dict[str, Any], row: LayerCheckRow) -> str:

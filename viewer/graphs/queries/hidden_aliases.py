@@ -16,9 +16,10 @@ _CANDIDATES = """
       AND NOT list_contains(?, split_part(kernel, '.', 3)) LIMIT 1
 """
 _READERS = """
-    SELECT DISTINCT s.kernel FROM sites s JOIN arguments a ON a.site = s.site
+    SELECT DISTINCT s.kernel FROM sites s JOIN arguments a ON a.site = s.site JOIN graphs g ON g.graph = s.graph
     WHERE s.kind = 'fallback' AND starts_with(s.kernel, 'torch.ops.') AND a.role = 'in'
       AND NOT list_contains($1, split_part(s.kernel, '.', 3))
+      AND ($2 IS NULL OR (g.log = $2 AND g.compile_id = $3))
     ORDER BY s.kernel
 """
 # A tensor in its own memory is a storage of the call, named like the output.
@@ -102,9 +103,11 @@ class HiddenAlias:
     """The site of the first later launch that writes one of the two while the other is needed; None if none does."""
 
 
-def custom_operators(trace: Trace) -> list[str]:
-    """Return the custom operators that read a tensor which they do not declare to change."""
-    return [operator_name(kernel) for (kernel,) in sql.rows(trace, _READERS, [list(TORCH_NAMESPACES)])]
+def custom_operators(trace: Trace, log: int | None = None, compile_id: str | None = None) -> list[str]:
+    """Return the custom operators that read a tensor which they do not declare to change; with `log` those of the
+    graphs of one compile."""
+    found = sql.rows(trace, _READERS, [list(TORCH_NAMESPACES), log, compile_id])
+    return [operator_name(kernel) for (kernel,) in found]
 
 
 def operator_name(kernel: str) -> str:
