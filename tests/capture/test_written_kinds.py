@@ -140,6 +140,15 @@ def clearing(folder: Path) -> None:
     run_recorded(folder, code)
 
 
+def hooking(folder: Path) -> None:
+    """A hook is added to a module after its compile."""
+    code = (
+        "import torch; net = torch.nn.Sequential(torch.nn.Linear(4, 4)); f, x = torch.compile(net), torch.ones(2, 4)\n"
+        "f(x); net[0].register_forward_hook(lambda *_: None); f(x)"
+    )
+    run_recorded(folder, code)
+
+
 def freezing(folder: Path) -> None:
     """A weight changes after the compile that made a constant of it, and that measured choices for its product."""
     code = (
@@ -236,6 +245,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "listing": (listing, "run graph launches untrained_parameters end"),
     "sharing": (sharing, "run graph launches shared_parameters end"),
     "clearing": (clearing, "run graph launches cleared_gradients end"),
+    "hooking": (hooking, "run graph launches changed_hooks end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "keeping": (keeping, "run graph launches kept_results end"),
     "caching": (caching, "run graph launches kept_tensors end"),

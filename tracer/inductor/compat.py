@@ -159,6 +159,13 @@ def current_compile_id() -> str | None:
     return str(compile_id) if compile_id is not None else None
 
 
+def objects_of_compile() -> list[Any]:
+    """Return the objects of the program that the compile which captures a graph in this thread knows."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    return list(InstructionTranslator.current_tx().output.side_effects.keepalive)
+
+
 def backward_check() -> Callable[[], int] | None:
     """Return a function that returns the number of the backward pass that runs in this thread, or -1 if none does; None
     if this torch has no such function."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any
 
+from stepscope.tracer.inductor.changed_hooks import HooksWatch
 from stepscope.tracer.inductor.cleared_gradients import ClearedWatch
 from stepscope.tracer.inductor.clearing_calls import ClearingCalls
 from stepscope.tracer.inductor.compat import optimizer_hook
@@ -18,6 +19,7 @@ from stepscope.tracer.inductor.shared_parameters import SharedWatch
 from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import (
+    ChangedHooks,
     ClearedGradients,
     KeptGradients,
     LearningRate,
@@ -30,6 +32,7 @@ from stepscope.tracer.schema.steps import (
 
 OptimizerRecord = (
     OptimizerStep
+    | ChangedHooks
     | ClearedGradients
     | KeptGradients
     | LearningRate
@@ -45,7 +48,8 @@ LEAST_NS = 1_000_000
 class OptimizerSteps:
     """Calls a function at each end of an optimizer's `step`, and another one with the records of long steps, of
     learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer, of those whose
-    memory others share and, in the end, of gradients that were kept, or cleared before a step used them."""
+    memory others share, of hooks that change after the compile and, in the end, of gradients that were kept, or
+    cleared before a step used them."""
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class OptimizerSteps:
         self._rates = RateWatch(write, failed)
         self._updates, self._missing = UpdateWatch(write, failed), GradientWatch(write, failed)
         self._untrained, self._shared = UntrainedWatch(write, failed), SharedWatch(write, failed)
+        self._hooks = HooksWatch(write, failed)
         self._clearing = ClearingCalls(self._clears, self._cleared.cleared)
 
     def attach(self) -> None:
@@ -73,15 +78,17 @@ class OptimizerSteps:
         self._clearing.attach()
 
     def captured(self, module: Any) -> None:
-        """Note the parameters that a captured graph takes from modules. Raises nothing."""
+        """Note the parameters that a captured graph takes from modules, and their hooks. Raises nothing."""
         self._untrained.captured(module)
         self._shared.captured(module)
         self._cleared.captured(module)
+        self._hooks.captured(module)
 
     def look(self, frame: object, phase: str | None) -> None:
         """Note that a graph of a frame is called. Raises nothing."""
         self._gradients.look(phase)
         self._cleared.look(frame, phase)
+        self._hooks.look(frame, phase)
 
     def after_fork(self) -> None:
         """Forget the steps of the parent, which tells of them."""

@@ -40,6 +40,7 @@ _FROZEN = "frozen weights that change"
 _AUTOTUNING = "what the autotuner measured"
 _CLEARED = "gradients that are cleared before they are used"
 _PROFILE = "operators of profiled steps"
+_HOOKS = "hooks that change after the compile"
 
 PRIVATE_NAMES = (
     PrivateName("torch._inductor.codecache.PyCodeCache", RECORDING, ("load_by_key_path", "modules", "linemaps")),
@@ -118,6 +119,8 @@ PRIVATE_NAMES = (
     PrivateName("torch._compile._disable_dynamo", _CLEARED),
     PrivateName("torch._guards.TracingContext", _FROZEN, ("try_get", "params_flat_unwrap_subclasses")),
     PrivateName("torch.nn.parallel.DistributedDataParallel", "replicated parameters", ("_comm_hooks",)),
+    PrivateName("torch._dynamo.symbolic_convert.InstructionTranslator", _HOOKS, ("current_tx",)),
+    PrivateName("torch._dynamo.side_effects.SideEffects", _HOOKS, ("keepalive",)),
     PrivateName("torch._dynamo.output_graph.OutputGraph", "graphs of backends other than Inductor"),
     PrivateName("torch.fx._lazy_graph_module._LazyGraphModule", "graphs of backends other than Inductor"),
     PrivateName("torch._C._cuda_getCurrentRawStream", "the marks of a CUDA device in the launch ring"),

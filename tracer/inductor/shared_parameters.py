@@ -169,14 +169,14 @@ def _pairs(everything: list[Any], trained: dict[_Place, Any]) -> list[tuple[_Own
             others.setdefault(id(one), (place, module, key))
     if not others:
         return []
-    named = _Names(modules)
+    named = ModuleNames(modules)
     pairs = [(owners[place], (module, key)) for place, module, key in others.values() if place in owners]
     return [(named.owned(*owner), named.owned(*other)) for owner, other in pairs]
 
 
-class _Names:
-    """Names parameters from the innermost module that a variable of the program's main module holds, or from the class
-    of the outermost one."""
+class ModuleNames:
+    """Names modules and parameters from the innermost module that a variable of the program's main module holds, or
+    from the class of the outermost one."""
 
     def __init__(self, modules: Iterable[Any]) -> None:
         self._parents = {
@@ -190,13 +190,17 @@ class _Names:
         self._variables = {id(one._modules.get(_WRAPPED)): name for name, one in held}
         self._variables |= {id(one): name for name, one in held}
 
-    def owned(self, module: Any, key: str) -> _Owned:
-        names, outer = [key], module
+    def of(self, module: Any) -> str:
+        """Return the name of a module, such as ``model.layers.1``."""
+        names, outer = list[str](), module
         while id(outer) not in self._variables and id(outer) in self._parents and len(names) < _DEEPEST:
             name, outer = self._parents[id(outer)]
             names.append(name)
         names.append(self._variables.get(id(outer), type(outer).__name__))
-        return _Owned(ref(module), key, ".".join(reversed(names)))
+        return ".".join(reversed(names))
+
+    def owned(self, module: Any, key: str) -> _Owned:
+        return _Owned(ref(module), key, f"{self.of(module)}.{key}")
 
 
 def _registered(modules: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:

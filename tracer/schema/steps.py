@@ -250,6 +250,30 @@ class SharedParameters(Record):
 
 
 @dataclass(frozen=True)
+class ChangedHooks(Record):
+    """A hook of a module that was added or removed after the module was compiled, while no compile of the frame has
+    followed: compiled code does not run the hook, or still runs it."""
+
+    KIND: ClassVar[str] = "changed_hooks"
+    TABLE: ClassVar[str | None] = "changed_hooks"
+
+    frame: str
+    """The number of the frame whose compiled code calls the module."""
+    call: int
+    """The call of the frame at which it was seen, counted from 1."""
+    module: str
+    """The module, by a variable or the class of an outer module."""
+    attribute: Literal["_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"]
+    name: str
+    """The function that is the hook, or the class of another object."""
+    file: str | None
+    """The place at which the function begins; None if it has no Python code."""
+    line: int | None
+    is_added: bool
+    """Whether it was added; otherwise it was removed."""
+
+
+@dataclass(frozen=True)
 class CallSite(Record):
     """A line of the program from which it calls a compiled graph, or a line that runs its backward pass. Each line is
     recorded once, if one of the first calls of the graph comes from it."""

@@ -231,6 +231,11 @@ CREATE TABLE shared_parameters (     -- parameters of an optimizer with the memo
     is_in_graph BOOLEAN, is_written BOOLEAN,
     file VARCHAR, line BIGINT        -- the place that calls step
 );
+CREATE TABLE changed_hooks (         -- hooks of modules that changed after the compile
+    log BIGINT, time_unix_ns BIGINT, frame VARCHAR, call BIGINT, module VARCHAR, attribute VARCHAR, name VARCHAR,
+    file VARCHAR, line BIGINT,       -- the place at which the function begins
+    is_added BOOLEAN
+);
 CREATE TABLE call_sites (            -- lines of the program that call graphs
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR,
     after_line BIGINT, lines_between VARCHAR   -- JSON list
