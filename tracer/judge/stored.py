@@ -129,6 +129,8 @@ class StoredValues:
             found[later or place.buffer].append((value if later else self._replaced(value, place.buffer), place))
         for name, place in self.record.also:
             value = self.value(name)
+            if value.mutations and mutations.get(place.buffer):
+                continue
             # the IR of an operand names the memory, too: what a later content of it holds is not what it held before
             contents = [place.buffer, *(one.name for one in mutations.get(place.buffer, []))]
             is_known = any(value == one for buffer in contents for one, _ in found.get(buffer, []))

@@ -66,6 +66,18 @@ def test_a_number_that_is_rounded_to_the_dtype_of_the_other_operand(dtype: torch
     assert (found.judged, found.launches) == (3, 3)
 
 
+def test_what_the_memory_of_an_argument_holds_before_an_operator_changes_it(tmp_path: Path) -> None:
+    """The product reads views of the memory after the change, and a kernel has written it before."""
+
+    def model(x: Tensor, weight: Tensor) -> Tensor:
+        scaled = x.transpose(1, 2).contiguous() * 0.5
+        doubled = add_one_and_double(weight, scaled)
+        return torch.matmul(scaled, doubled)
+
+    found = judged(model, torch.randn(2, 4, 8, 3), torch.randn(2, 8, 3, 5), folder=tmp_path)
+    assert not found.buffers
+
+
 def test_what_an_operator_returns_that_changes_an_argument_too(tmp_path: Path) -> None:
     """Its result is an item of what it returns, or since torch 2.15 the buffer of the operator itself."""
 
