@@ -27,6 +27,12 @@ from stepscope.viewer.findings.compiles.guard_changes import GuardChange
             "sizes of 0 and 1 have graphs of their",
         ),
         ("x.size()[0]", ["2", "10"], "tensor 'x' size mismatch at index 0", "compiles one graph for all sizes."),
+        (
+            "x.size()[1]",
+            ["5", "7", "9"],
+            "tensor 'x' size mismatch at index 1",
+            "raises an error that names",
+        ),
         ("x.stride()[0]", ["4", "8"], "tensor 'x' stride mismatch at index 0", ".contiguous()"),
         ("self.step", ["0", "1"], "self.step == 1", "allow_unspec_int_on_nn_module"),
         (
@@ -38,6 +44,7 @@ from stepscope.viewer.findings.compiles.guard_changes import GuardChange
         ("n", ["0", "1", "7", "8"], "n == 7", "dynamic=True"),
         ("n", ["7", "8", "9"], "n == 8", "Each value of n needs a graph"),
         ("scale", ["0.5", "1.5"], "scale == 0.5", "a tensor needs no guard"),
+        ("betas[0]", ["0.95", "0.9", "0.85"], "betas[0] == 0.95", "whose value the compiled code needs"),
         ("mode", ["'a'", "'b'"], "mode == 'b'", "string"),
         ("len(keep)", ["1", "2"], "len(G['keep']) == 2", "keep must keep its length"),
         ("GLOBAL_STATE changed: grad_mode", [], "GLOBAL_STATE changed: grad_mode", "grad mode"),

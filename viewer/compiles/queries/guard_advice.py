@@ -67,6 +67,12 @@ def _of_size(tensor: str, dimension: str, values: Sequence[str]) -> str:
     has_small = not {"0", "1"}.isdisjoint(values)
     if has_small and len({*values}) < 3:
         return _ALONE
+    if _is_needed(values):
+        return (
+            "PyTorch makes a size dynamic once it has changed, unless dynamic=False is set or the function needs the"
+            f" number itself: torch._dynamo.mark_dynamic({tensor}, {dimension}) before the first call raises an error"
+            " that names what needs it. Inputs that are padded to a few sizes need only a few graphs."
+        )
     first, sizes = (
         ("the first call with a size of 2 or more", "such sizes; sizes of 0 and 1 have graphs of their own")
         if has_small
@@ -76,6 +82,12 @@ def _of_size(tensor: str, dimension: str, values: Sequence[str]) -> str:
         f"torch._dynamo.mark_dynamic({tensor}, {dimension}) before {first}, or torch.compile(..., dynamic=True),"
         f" compiles one graph for all {sizes}."
     )
+
+
+def _is_needed(values: Sequence[str]) -> bool:
+    """Return whether the code was compiled for more than two values, although Dynamo makes a number dynamic after two
+    unless the code needs its value. Numbers of 0 and 1 do not count."""
+    return len({*values} - {"0", "1"}) > 2
 
 
 def _of_values(source: str, values: Sequence[str]) -> str | None:
@@ -92,12 +104,17 @@ def _of_values(source: str, values: Sequence[str]) -> str | None:
                 f"{source} is an integer attribute of a module: torch._dynamo.config.allow_unspec_int_on_nn_module = "
                 "True makes it dynamic in arithmetic; as an index or a key each value needs a graph."
             )
-        if len({*values} - {"0", "1"}) > 2:  # Dynamo makes it dynamic after two, unless the code needs its value
+        if _is_needed(values):
             return (
                 f"Each value of {source} needs a graph of its own, because the function needs the number itself, as for"
                 " the rounds of a loop, or because dynamic shapes are off (dynamic=False)."
             )
         return f"{source} is an integer: torch.compile(..., dynamic=True) makes it dynamic from the first call on."
     if all(_FLOAT.match(value) or _INTEGER.match(value) for value in values):
+        if _is_needed(values):
+            return (
+                f"{source} is a float whose value the compiled code needs, so that each value needs a graph of its own;"
+                " a tensor needs no guard."
+            )
         return f"{source} is a float: torch.compile(..., dynamic=True) makes it dynamic; a tensor needs no guard."
     return None
