@@ -106,8 +106,9 @@ class _Watched:
         if self.place is None:
             return None
         group, position = self.place
-        parameters = [one for found in optimizer.param_groups[group : group + 1] for one in found["params"]]
-        return next(iter(parameters[position : position + 1]), None)
+        groups = optimizer.param_groups
+        parameters = groups[group]["params"] if group < len(groups) else ()
+        return parameters[position] if position < len(parameters) else None
 
 
 class ClearedWatch:

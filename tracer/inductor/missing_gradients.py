@@ -14,8 +14,10 @@ from stepscope.tracer.inductor.compat import without_modes
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import MissingGradients
 
-STEPS = 5
-"""Number of steps that are looked at."""
+STEPS, STEPS_IF_ALL = 5, 20
+"""Number of steps that are looked at, and that of an optimizer without any gradient."""
+MOST_CLEARS = 200
+"""Number of calls of `zero_grad` that are looked at."""
 MOST_NAMES = 8
 _WRAPPED = "_orig_mod."
 """What torch.compile puts before the names of a module's parameters."""
@@ -31,32 +33,40 @@ class _Watched:
 
     missing: list[Any]
     """The parameters that had no gradient in any step."""
+    place: Place
+    """Where it first stepped."""
     steps: int = 0
     cleared: int = 0
     """Number of steps before which `zero_grad` had cleared the gradients."""
     zero_grad: Place = (None, None)
+    is_told: bool = False
 
 
 class GradientWatch:
-    """Writes a record of each optimizer some of whose parameters have no gradient in its first steps."""
+    """Writes a record of each optimizer some of whose parameters have no gradient in its first steps. Of those without
+    any gradient, only classes of `torch.optim` count, because others may not read gradients, and more steps, unless
+    `zero_grad` has cleared the gradients before each, because a part of a program may begin to train later."""
 
     def __init__(self, write: Callable[[MissingGradients], None], failed: Callable[[str, BaseException], None]) -> None:
         self._write, self._failed = write, failed
         self._seen: WeakKeyDictionary[Any, _Watched] = WeakKeyDictionary()
         self._cleared: dict[int, Place] = {}
-        """Where gradients were cleared since the last step, by a parameter that had one."""
+        """Where gradients were cleared since the last step of their optimizer, by parameter."""
+        self._clears = 0
         self._has_failed = False
 
     def clears(self, owner: Any) -> None:
         """Note that `zero_grad` of an optimizer or of a module begins. Raises nothing."""
-        if self._has_failed or (self._seen and all(one.steps == STEPS for one in self._seen.values())):
+        if self._has_failed or self._clears == MOST_CLEARS:
             return
         try:
+            self._clears += 1
             with without_modes():
                 trained = _trained(owner) if isinstance(owner, Optimizer) else owner.parameters()
-                found = next((one for one in trained if one.grad is not None), None)
-            if found is not None:
-                self._cleared[id(found)] = calling_place()
+                had = [id(one) for one in trained if one.grad is not None]
+            self._cleared.update(dict.fromkeys(had, calling_place()))
+            if self._clears == MOST_CLEARS:
+                self._cleared.clear()
         except Exception as error:
             self._fail(error)
 
@@ -67,33 +77,53 @@ class GradientWatch:
         try:
             watched = self._seen.get(optimizer)
             if watched is None:
-                watched = self._seen[optimizer] = _Watched(_trained(optimizer))
-            if watched.steps == STEPS:
-                return
-            watched.missing = [one for one in watched.missing if one.grad is None]
-            cleared_at = next((self._cleared[id(one)] for one in watched.missing if id(one) in self._cleared), None)
-            if cleared_at is not None:
-                watched.cleared, watched.zero_grad = watched.cleared + 1, cleared_at
-            watched.steps += 1
-            if watched.steps == STEPS and watched.missing:
-                self._tell(optimizer, watched)
-                watched.missing = []
-            self._cleared.clear()
+                watched = self._seen[optimizer] = _Watched(_trained(optimizer), calling_place())
+            if not watched.is_told:
+                self._look(optimizer, watched)
         except Exception as error:
             self._fail(error)
+
+    def tell(self) -> None:
+        """Write the records of optimizers without any gradient in a recording that ends early. Raises nothing."""
+        try:
+            for optimizer, watched in [*self._seen.items()]:
+                if watched.steps >= STEPS and not watched.is_told and not self._has_failed:
+                    self._tell(optimizer, watched)
+            self.after_fork()
+        except Exception as error:
+            self._fail(error)
+
+    def after_fork(self) -> None:
+        """Forget the steps of the parent, which tells of them."""
+        self._seen.clear()
+        self._cleared.clear()
+
+    def _look(self, optimizer: Any, watched: _Watched) -> None:
+        watched.missing = [one for one in watched.missing if one.grad is None]
+        places = [place for one in watched.missing if (place := self._cleared.pop(id(one), None)) is not None]
+        if places:
+            watched.cleared, watched.zero_grad = watched.cleared + 1, places[0]
+        watched.steps += 1
+        is_whole = len(watched.missing) == len(_trained(optimizer)) and watched.cleared < watched.steps
+        if watched.steps >= (STEPS_IF_ALL if is_whole else STEPS):
+            self._tell(optimizer, watched)
 
     def _fail(self, error: Exception) -> None:
         self._has_failed = True
         self._failed("missing gradients", error)
 
     def _tell(self, optimizer: Any, watched: _Watched) -> None:
-        trained, missing, (file, line) = _trained(optimizer), watched.missing, calling_place()
+        missing, trained, (file, line) = watched.missing, _trained(optimizer), watched.place
+        watched.missing, watched.is_told = [], True
+        is_of_torch = type(optimizer).__module__.startswith("torch.optim.")
+        if not missing or (len(missing) == len(trained) and not is_of_torch):
+            return
         names = parameter_names(trained)
         unowned = sum(names[id(one)] is None for one in missing) if any(names.values()) else 0
         shown = sorted(missing, key=lambda one: names[id(one)] is not None)[:MOST_NAMES]
         self._write(
             MissingGradients(
-                type(optimizer).__name__, STEPS, len(trained), len(missing), unowned,
+                type(optimizer).__name__, watched.steps, len(trained), len(missing), unowned,
                 [names[id(one)] for one in shown], [list(one.shape) for one in shown], file, line,
                 watched.cleared, *watched.zero_grad,
             )

@@ -92,16 +92,16 @@ class OptimizerSteps:
 
     def after_fork(self) -> None:
         """Forget the steps of the parent, which tells of them."""
-        self._gradients.after_fork()
-        self._cleared.after_fork()
+        for watch in (self._gradients, self._cleared, self._missing):
+            watch.after_fork()
 
     def detach(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
         self._clearing.detach()
-        self._gradients.tell()
-        self._cleared.tell()
+        for watch in (self._gradients, self._cleared, self._missing):
+            watch.tell()
 
     def _clears(self, owner: Any) -> None:
         self._cleared.clears(owner)

@@ -90,11 +90,11 @@ def _floats(compiled: Tensor, eager: Tensor, float64: Tensor, perturbed: Sequenc
     finite = c.isfinite() & r.isfinite()
     error = torch.where(finite, c - r, 0).abs()
     eager_error = torch.where(e.isfinite() & r.isfinite(), e - r, 0).abs()
-    spread = eager_error
-    by_rounding = [torch.where(p.isfinite() & r.isfinite(), p - r, 0).abs() for p in ps]
-    for one in by_rounding:
-        spread = torch.maximum(spread, one)
+    spread, rounding = eager_error, None
     size = torch.where(r.isfinite(), r, 0).abs()
+    for p in ps:
+        by_rounding = torch.where(p.isfinite() & r.isfinite(), p - r, 0).abs()
+        spread, rounding = torch.maximum(spread, by_rounding), max(rounding or 0.0, _relative(by_rounding, size))
     allowed = _row_maximum(spread) + eps * size + eps * _row_rms(size) + _smallest(compiled.dtype)
     limit = ELEMENT_LIMIT if eps < FINE_EPS else COARSE_ELEMENT_LIMIT
     ratio = error / allowed
@@ -103,7 +103,6 @@ def _floats(compiled: Tensor, eager: Tensor, float64: Tensor, perturbed: Sequenc
         whole = _rms(error) / (_rms(spread) + 0.3 * eps * _rms(size) + _TINY)
         if whole > WHOLE_LIMIT:
             bad = ~same & finite & (error > WHOLE_LIMIT * torch.maximum(spread, eps * size))
-    rounding = max((_relative(one, size) for one in by_rounding), default=None)
     errors = _relative(error, size), _relative(eager_error, size), rounding
     if bad.any():
         weight = torch.where(bad, torch.where(finite, ratio, torch.inf), -1.0)

@@ -120,8 +120,8 @@ class KeptGradients(Record):
 
 @dataclass(frozen=True)
 class ClearedGradients(Record):
-    """An optimizer of `torch.optim` before whose steps `zero_grad` cleared gradients that no step had used, as often
-    before each of several successive steps. Written when the recording ends."""
+    """An optimizer of `torch.optim`: `zero_grad` cleared gradients that no step of it had used, equally often before
+    each of several successive steps. Written when the recording ends."""
 
     KIND: ClassVar[str] = "cleared_gradients"
     TABLE: ClassVar[str | None] = "cleared_gradients"

@@ -12,7 +12,7 @@ from torch import nn
 from stepscope.tracer.inductor.clearing_calls import ClearingCalls
 from stepscope.tracer.inductor.learning_rates import RateWatch
 from stepscope.tracer.inductor.lost_updates import UpdateWatch
-from stepscope.tracer.inductor.missing_gradients import STEPS, GradientWatch
+from stepscope.tracer.inductor.missing_gradients import STEPS, STEPS_IF_ALL, GradientWatch
 from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
 from stepscope.tracer.schema.steps import MissingGradients
 
@@ -65,10 +65,51 @@ def test_gradients_that_are_cleared_before_each_step(clears: str, set_to_none: b
             (built if clears == "the model" else optimizer).zero_grad(set_to_none=set_to_none)
         watch.begins(optimizer)
     calls.detach()
+    watch.tell()
     assert [one.cleared for one in found] == ([0] if clears == "none" else [STEPS] if set_to_none else [])
     for one in found:
         assert (one.missing, one.parameters) == (4, 4)
         assert (one.zero_grad_file == __file__) == (clears != "none")
+
+
+@pytest.mark.parametrize("later", [STEPS + 1, 0])
+def test_gradients_that_begin_later_are_not_told(later: int) -> None:
+    found: list[MissingGradients] = []
+    watch, built = GradientWatch(found.append, failed), model([])
+    optimizer = torch.optim.SGD(built.parameters(), lr=0.1)
+    for step in range(STEPS_IF_ALL):
+        if later and step >= later:
+            built(torch.ones(1, 2)).sum().backward()
+        watch.begins(optimizer)
+    watch.tell()
+    assert [one.steps for one in found] == ([] if later else [STEPS_IF_ALL])
+
+
+def test_each_optimizer_has_its_own_cleared_gradients() -> None:
+    """The model has parameters of two optimizers, and its gradients are cleared before both step."""
+    found: list[MissingGradients] = []
+    watch, built = GradientWatch(found.append, failed), model([])
+    optimizers = [torch.optim.SGD(layer.parameters(), lr=0.1) for layer in built.children()]
+    calls = ClearingCalls(watch.clears, lambda _: None)
+    calls.attach()
+    for _ in range(STEPS):
+        built(torch.ones(1, 2)).sum().backward()
+        built.zero_grad()
+        for optimizer in optimizers:
+            watch.begins(optimizer)
+    calls.detach()
+    assert [one.cleared for one in found] == [STEPS, STEPS]
+
+
+def test_an_optimizer_of_another_library_may_read_no_gradients() -> None:
+    class Foreign(torch.optim.SGD):
+        pass
+
+    found: list[MissingGradients] = []
+    watch, optimizer = GradientWatch(found.append, failed), Foreign(model([]).parameters(), lr=0.1)
+    for _ in range(STEPS_IF_ALL):
+        watch.begins(optimizer)
+    assert found == []
 
 
 def test_nothing_is_told_of_all_gradients_and_of_few_steps() -> None:

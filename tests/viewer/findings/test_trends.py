@@ -239,7 +239,11 @@ def test_parameters_without_gradients(
 @pytest.mark.parametrize(
     ("cleared", "line", "told"),
     [
-        (5, 11, "zero_grad() (train.py:11) clears the gradients before each step of Adam (train.py:12)"),
+        (
+            5,
+            11,
+            "zero_grad() (train.py:11) clears the gradients before each of the first 5 steps of Adam (train.py:12",
+        ),
         (
             1,
             12,

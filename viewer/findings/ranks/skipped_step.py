@@ -1,9 +1,9 @@
 """An optimizer ended a step of the training on some ranks and not on others, although all ranks ran a backward pass of
-compiled code in this step. Parameters that the ranks hold alike differ from then on, and nothing brings them together
-again. A check of the loss or of the gradients that each rank makes for itself is a usual cause. The ranks must have the
-same number of steps with a backward pass, at least six, and an optimizer must have ended most of them on each rank; the
-last step does not count. If values were recorded and a parameter differs after such a step, the finding
-replica_difference tells it instead."""
+compiled code in this step. Parameters that the ranks hold alike differ from then on. A check of the loss or of the
+gradients that each rank makes for itself is a usual cause. The ranks must have the same number of steps with a backward
+pass, at least six, and launch the same number of kernels in nearly all of them, unlike the stages of a pipeline; an
+optimizer must have ended most of them on each rank. The last step does not count. If values were recorded and a
+parameter differs after such a step, the finding replica_difference tells it instead."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _finding(evidence: Evidence, one: SkippedSteps) -> Timed:
         title=f"{one.optimizer}{place(one.source)} stepped on {_ranks(one.stepped)}, but not on {_ranks(one.skipped)},"
         f" in {steps_text(one.steps)}",
         proof=[
-            "Parameters that the ranks hold alike differ from then on. Decide on all ranks together whether to skip a"
-            " step, for instance by an all_reduce of the condition."
+            "If the ranks train one model, its parameters differ from then on. Decide on all ranks together whether to"
+            " skip a step, for instance by an all_reduce of the condition."
         ],
         rule=rule_of(__doc__),
         evidence={
@@ -51,5 +51,4 @@ def _finding(evidence: Evidence, one: SkippedSteps) -> Timed:
 
 
 def _ranks(ranks: list[int]) -> str:
-    more = [f"{len(ranks) - _MOST_RANKS:,} more"] if len(ranks) > _MOST_RANKS else []
-    return f"rank{'s' * (len(ranks) > 1)} {names_text([*map(str, ranks[:_MOST_RANKS]), *more])}"
+    return f"rank{'s' * (len(ranks) > 1)} {names_text([*map(str, ranks)])}"

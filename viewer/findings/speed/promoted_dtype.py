@@ -35,7 +35,7 @@ def _finding(evidence: Evidence, same: list[PromotedProduct]) -> Timed:
         f" {verb} float32 and {'meet' if len(names) > 1 else 'meets'} {first.low}{place(first.source)}",
         proof=[
             f"The result of an operation on {first.low} and float32 is float32. Convert the float32 tensor to"
-            f" {first.low} before, or the result after it, if the products need no more precision."
+            f" {first.low} before it, or the result after it, if the products need no more precision."
         ],
         rule=rule_of(__doc__),
         evidence={"products": [*products], "names": [*names], "low": first.low},

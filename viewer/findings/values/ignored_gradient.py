@@ -1,9 +1,9 @@
 """A backward graph returns gradients that do not depend on the gradient which it gets, because the forward graph has
 computed them already. The `backward` of a torch.autograd.Function that does not multiply by the gradient of its output
 is the cause, and the finding names its line. The gradients are then wrong unless the gradient of the output is 1. If
-the graph gets the gradient of a single number only, such as that of a loss, the finding is information, because this
-gradient may always be 1; it is not where the loss is scaled, averaged over several passes, or added to another one. The
-graphs show this; values are not needed."""
+the graph gets the gradient of a single number, such as that of a loss, the finding is information, because this
+gradient may always be 1; it is not where the loss is scaled, weighted, or averaged over several passes. Constants that
+`backward` returns do not count. The graphs show this; values are not needed."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """Parameters of an optimizer of `torch.optim` require a gradient and had none in each of its first five steps, so that
 it does not train them. The finding names the parameters by the modules that hold them. It is a warning if no parameter
-had a gradient: such steps change nothing. If `zero_grad` of the optimizer or of a module had cleared gradients before
-each of these steps, the finding names its line. It is also a warning if no module holds one of the parameters, although
-modules hold others: a layer may have been replaced after the optimizer had been created, and the new one is then not
-trained. Otherwise it is for information, because a part of the model may be meant not to be used; a `detach()` that was
-left over, and a layer whose output is not used, are usual causes. If there are at most eight of them, and all that
-compiled code returns of what it computes from them passes through `detach()` or `torch.no_grad()`, the finding names
-these lines. Steps with a closure are not looked at."""
+had a gradient in the first 20 steps, or in all steps of a recording with at least five: such steps of an optimizer of
+`torch.optim` itself change nothing. If `zero_grad` of the optimizer or of a module had cleared gradients before each of
+these steps, the finding names its line. It is also a warning if no module holds one of the parameters, although modules
+hold others: a layer may have been replaced after the optimizer had been created, and the new one is then not trained.
+Otherwise it is for information, because a part of the model may be meant not to be used; a `detach()` that was left
+over, and a layer whose output is not used, are usual causes. If there are at most eight of them, and all that compiled
+code returns of what it computes from them passes through `detach()` or `torch.no_grad()`, the finding names these
+lines. Steps with a closure are not looked at."""
 
 from __future__ import annotations
 
@@ -68,8 +69,8 @@ def _advice(one: WithoutGradients) -> list[str]:
         return ["Call zero_grad() after step(), or before backward()."]
     if one.missing == one.parameters:
         return [
-            "The program calls no backward(), or the loss does not depend on these parameters: usual causes are"
-            " detach(), torch.no_grad(), and an optimizer that has the parameters of another model."
+            "The program probably calls no backward(), or the loss does not depend on these parameters: usual causes"
+            " are detach(), torch.no_grad(), and an optimizer that has the parameters of another model."
         ]
     return []
 
@@ -77,8 +78,8 @@ def _advice(one: WithoutGradients) -> list[str]:
 def _title(one: WithoutGradients, at: str) -> str:
     if (clears := _clears(one)) is not None:
         return (
-            f"zero_grad(){place(clears)} clears the gradients before each step of {one.name}{at}, so that the steps"
-            " change nothing"
+            f"zero_grad(){place(clears)} clears the gradients before each of the first {one.steps} steps of"
+            f" {one.name}{at}, so that these change nothing"
         )
     first = f"in its first {one.steps} steps"
     if one.missing == one.parameters:

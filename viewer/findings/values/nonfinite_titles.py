@@ -132,8 +132,8 @@ class Told:
         largest = exceeding(hop.flow)
         if largest is None or next((name for name, _ in self._suspects(hop)), None) != "exp":
             return []
-        name = self._namer(hop)(text.label(largest[0]))
-        return [f"The exponential of more than {MOST_EXPONENT:.4g} is infinite, and {name} reaches {largest[1]:.4g}"]
+        reach = f"{self._namer(hop)(text.label(largest[0]))} has magnitudes up to {largest[1]:.4g}"
+        return [f"The exponential of more than {MOST_EXPONENT:.4g} is infinite; {reach}"]
 
     def _spread(self, hop: Hop) -> str | None:
         spread = self.tracer.spread(hop)

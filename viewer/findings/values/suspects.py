@@ -10,11 +10,13 @@ from stepscope.viewer.findings.values.operations import operators, place, plain
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.values.queries.flow import Flow, FlowArgument
 from stepscope.viewer.values.queries.values import LIMITS
+from stepscope.viewer.values.rows import ValueRow
 
 Suspect = tuple[str, SourceLine]
 """An operator and the line of the model that calls it."""
 MOST_EXPONENT = log(LIMITS["float32"])
 """The exponential of more is infinite, also in kernels of smaller dtypes, which compute it in float32."""
+_LEAST_OF_MASKS = 1e4
 _MOST_NAMED = 3
 _NOT_AVERAGED = re.compile(r"""\breduction ?= ?["'](?:none|sum)""")
 _SUSPECTS = {
@@ -62,16 +64,21 @@ def in_order(found: Sequence[Suspect], flow: Flow) -> list[Suspect]:
 
 
 def exceeding(flow: Flow) -> tuple[FlowArgument, float] | None:
-    """Return the largest floating-point tensor that a launch read or wrote, and its magnitude, if its exponential is
-    infinite."""
+    """Return the floating-point tensor with the largest magnitude that a launch read or wrote, and this magnitude, if
+    an exponential of it or of its negative is infinite. Negative elements beyond those of masks do not count."""
     found = [
-        (row.largest, argument)
+        (_reach(row), argument)
         for argument in flow.arguments
         for row in (*argument.before, *argument.after)
-        if row.largest is not None and row.dtype in LIMITS and row.dtype != "float64"
+        if row.dtype in LIMITS and row.dtype != "float64"
     ]
     largest, argument = max(found, key=lambda pair: pair[0], default=(0.0, None))
     return (argument, largest) if argument is not None and largest > MOST_EXPONENT else None
+
+
+def _reach(row: ValueRow) -> float:
+    lowest = -row.min if row.min is not None else 0.0
+    return max(row.max or 0.0, lowest if lowest < _LEAST_OF_MASKS else 0.0)
 
 
 def listed(found: Sequence[Suspect]) -> str:

@@ -29,7 +29,7 @@ _INDEX = re.compile(r"\w+(?:\[|\.m?T$)")
 _OPERATOR = re.compile(r" (\*\*|//|[-+*/@%&|<>]) ")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?! ?=)")
 """A name other than that of an argument."""
-_MOST_KEPT = 200
+_MOST_KEPT = 50
 _RETURNED = re.compile(r"^[ \t]*return (.*)$", re.MULTILINE)
 
 
@@ -52,7 +52,7 @@ def dynamo_graphs(trace: Trace, calls: int = 1) -> list[DynamoGraph]:
     return sql.records(DynamoGraph, trace, _GRAPHS, [calls])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """An input or an operation."""
 
