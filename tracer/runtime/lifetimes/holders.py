@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock, get_ident
 from time import monotonic, perf_counter_ns
@@ -79,6 +79,11 @@ def find_places(objects: Sequence[Any], seconds: float = SECONDS) -> list[list[s
     with _searches.one(), suppress(Exception), without_modes():
         _Search(objects, monotonic() + seconds).run_places(found)
     return found
+
+
+def searching() -> AbstractContextManager[None]:
+    """Return a context for code that keeps tensors of the program alive as a search does."""
+    return _searches.one()
 
 
 def overlapped(start_ns: int) -> bool:

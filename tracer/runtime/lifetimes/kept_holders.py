@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from time import monotonic
 from types import CellType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -28,6 +29,7 @@ LEVELS = 4
 """Largest number of objects on the way from a tensor to the container that grows, such as a tuple in a list."""
 MOST_NODES = 500
 _CACHE = type(lru_cache(int))
+_NO_CONTAINERS = FrameType, CellType, ModuleType, type, FunctionType
 
 
 @dataclass
@@ -46,37 +48,40 @@ class Holder:
     """The largest number of elements; None if there is no limit."""
 
 
-def growing(tensors: Sequence[Any], least: int) -> Any:
+def growing(tensors: Sequence[Any], least: int, deadline: float) -> Any:
     """Return the container or the cache that has most of the tensors and at least `least` elements, or a `Holder` if
-    only a graph keeps them; None if nothing does. Looks through the whole heap several times."""
+    only a graph keeps them; None if nothing does. Looks through the whole heap several times, but begins no such look
+    after the deadline (`monotonic`)."""
     sample = [tensors[n * len(tensors) // SAMPLE] for n in range(SAMPLE)] if len(tensors) > SAMPLE else [*tensors]
-    found = _growing(sample, least, {id(tensors), id(sample)})
-    return found if found is not None else _graph_of(sample)
+    found = _growing(sample, least, {id(tensors), id(sample)}, deadline)
+    return found if found is not None else _graph_of(sample, deadline)
 
 
-def described(found: Any) -> Holder | None:
-    """Return the description of what `growing` found, or None if it has no name. The caller has no tensors any more, so
-    that their references are those of the program."""
-    if found is None or isinstance(found, Holder):
+def described(found: Any, deadline: float) -> Holder | None:
+    """Return the description of what `growing` found, or None if it has no name or after the deadline. The caller has
+    no tensors any more, so that their references are those of the program."""
+    if found is None or type(found) is Holder:
         return found
+    if monotonic() > deadline:
+        return None
     cache = found if type(found) is _CACHE else next((one for one in _holding(found) if type(one) is _CACHE), None)
-    return _of_cache(cache) if cache is not None else _of_container(found)
+    return _of_cache(cache) if cache is not None else _of_container(found, deadline)
 
 
-def _growing(sample: Sequence[Any], least: int, ours: set[int]) -> Any:
+def _growing(sample: Sequence[Any], least: int, ours: set[int], deadline: float) -> Any:
     """Return the innermost container with `least` elements that has more than half of the sample; None if there is
     none."""
     reached: dict[int, set[int]] = {id(one): {n} for n, one in enumerate(sample)}
     objects = [*sample]
     seen = {*ours, *_named_elsewhere(), id(reached)}
     for _ in range(LEVELS):
+        if monotonic() > deadline:
+            return None
         seen |= {id(objects), *map(id, objects)}
         members: dict[int, set[int]] = {}
         following: list[Any] = []
         seen |= {id(members), id(following)}
-        for one in gc.get_referrers(*objects):
-            if id(one) in seen or isinstance(one, FrameType | CellType | ModuleType | type | FunctionType):
-                continue
+        for one in _referrers(objects, seen):
             inside = set[int]().union(*(reached.get(id(inner), ()) for inner in gc.get_referents(one)))
             members[id(one)] = inside
             following.append(one)
@@ -88,6 +93,11 @@ def _growing(sample: Sequence[Any], least: int, ours: set[int]) -> Any:
         if not objects:
             return None
     return None
+
+
+def _referrers(objects: Sequence[Any], seen: set[int]) -> list[Any]:
+    found = gc.get_referrers(*objects)
+    return [one for one in found if id(one) not in seen and not issubclass(type(one), _NO_CONTAINERS)]
 
 
 def _named_elsewhere() -> Iterator[int]:
@@ -107,7 +117,7 @@ def _length(one: Any) -> int:
 
 
 def _holding(one: Any) -> list[Any]:
-    return [other for other in gc.get_referrers(one) if not isinstance(other, FrameType)]
+    return [other for other in gc.get_referrers(one) if type(other) is not FrameType]
 
 
 def _of_cache(cache: Any) -> Holder:
@@ -132,11 +142,11 @@ def _references(key: tuple[Any, ...], kinds: tuple[type, ...]) -> list[int]:
     return [sys.getrefcount(one) for one in key if type(one) in kinds]
 
 
-def _of_container(container: Any) -> Holder | None:
-    places = [one for one in find_places([container])[0] if UNNAMED not in one]
+def _of_container(container: Any, deadline: float) -> Holder | None:
+    places = [one for one in find_places([container], deadline - monotonic())[0] if UNNAMED not in one]
     if not places:
         return None
-    named = [*_owners(container)]
+    named = [*_owners(container)] if monotonic() < deadline else []
     lines = {(one.file, line) for one in named if (line := adding_line(one)) is not None}
     file, line = lines.pop() if len(lines) == 1 and len(named) == 1 else (None, None)
     return Holder(places[0], file, line, most_elements=getattr(container, "maxlen", None))
@@ -150,7 +160,7 @@ def _owners(container: Any, depth: int = 1) -> Iterator[Added]:
         if id(one) in modules:
             file = getattr(sys.modules.get(modules[id(one)]), "__file__", None)
             yield from (Added(file, name) for name, value in [*one.items()] if value is container and file)
-        elif isinstance(one, CellType):
+        elif type(one) is CellType:
             yield from (added for function in _holding(one) for added in _in_closure(function, one))
         elif type(one) is dict and (owner := next((it for it in _holding(one) if is_dict_of(one, it)), None)):
             yield from _in_attribute(owner, container)
@@ -160,39 +170,45 @@ def _owners(container: Any, depth: int = 1) -> Iterator[Added]:
             yield from _in_attribute(one, container)
 
 
-def _in_frames(container: Any) -> Iterator[Added]:
-    for top in [*sys._current_frames().values()]:
-        frame: FrameType | None = top
-        while frame is not None:
+def _in_frames(container: Any) -> list[Added]:
+    found: list[Added] = []
+    frames = [*sys._current_frames().values()]
+    try:
+        while frames:
+            frame = frames.pop()
             code = frame.f_code
             if not str(frame.f_globals.get("__name__", "")).startswith("stepscope."):
                 name = held_by(frame).get(id(container))
                 if name is not None:
-                    yield Added(code.co_filename, name, function_line=code.co_firstlineno)
-            frame = frame.f_back
+                    found.append(Added(code.co_filename, name, function_line=code.co_firstlineno))
+            if frame.f_back is not None:
+                frames.append(frame.f_back)
+    finally:
+        del frame, frames  # they include this function's own frame: a cycle that would keep all locals alive
+    return found
 
 
 def _in_closure(function: Any, cell: CellType) -> Iterator[Added]:
     """Yield the variable of a function's closure."""
-    if isinstance(function, tuple):  # the closure
+    if type(function) is tuple:  # the closure
         yield from (one for owner in _holding(function) for one in _in_closure(owner, cell))
-    elif isinstance(function, FunctionType):
+    elif type(function) is FunctionType:
         for name, one in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             if one is cell:
                 yield Added(function.__code__.co_filename, name, function_line=function.__code__.co_firstlineno)
 
 
 def _in_attribute(owner: Any, value: Any) -> Iterator[Added]:
-    kind = owner if isinstance(owner, type) else type(owner)
+    kind = owner if issubclass(type(owner), type) else type(owner)
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     names = [name for name, one in [*(own_dict(owner) or {}).items()] if one is value]
     yield from (Added(file, name, is_attribute=True) for name in names if file)
 
 
-def _graph_of(sample: Sequence[Any]) -> Holder | None:
+def _graph_of(sample: Sequence[Any], deadline: float) -> Holder | None:
     """Return what holds the memory of most tensors of the sample, such as the graph of one tensor."""
     found: defaultdict[str, int] = defaultdict(int)
-    for held in find_held([one.untyped_storage() for one in sample]):
+    for held in find_held([one.untyped_storage() for one in sample], deadline - monotonic()):
         for words in held.words:
             found[words] += 1
     common = [

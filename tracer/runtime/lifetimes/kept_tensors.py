@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from threading import Lock
-from time import perf_counter_ns
+from time import monotonic, perf_counter_ns
 from typing import Any, NamedTuple, Protocol
 
 from stepscope.tracer.inductor.compat import without_modes
+from stepscope.tracer.runtime.lifetimes.holders import searching
 from stepscope.tracer.runtime.lifetimes.kept_holders import Holder, described, growing
 from stepscope.tracer.runtime.lifetimes.live_tensors import Count, TensorForm, counted, live_tensors
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
 from stepscope.tracer.schema.memory import KeptTensors
 
 LOOKS = (6, 12, 18), (100, 200, 300), (1000, 2000, 3000)
-"""The steps in which tensors are counted. A later series follows if none grew in one, or if it would have cost too
-much."""
+"""The steps in which tensors are counted. A later series follows if none grew in one, if it would have cost too much,
+and after the first one in any case: what grew there may have been freed since, as at the end of an episode."""
 LEAST_BYTES = 64 << 10
 """Bytes per step by which tensors of one form must grow."""
 MOST_FORMS = 4
 MOST_SHARE = 0.02
-"""Largest share of the time since the recording began that the looks may take."""
+"""Largest share of the time since the recording began that looks and searches have taken, for another look to begin."""
 FIRST_NS = 100_000_000
 """What the first look is assumed to take."""
+SECONDS = 1.0
+"""Time after which a search for holders does not look through the heap once more."""
 NEVER = sys.maxsize
 NONE = Count(0, 0, 0)
 
@@ -44,7 +46,7 @@ class KeptSink(Protocol):
 
 
 class Look(NamedTuple):
-    """The numbers of tensors at the begin of a step; no tensor itself."""
+    """The numbers of tensors at the start of a step; no tensor itself."""
 
     step: int
     ns: int
@@ -94,25 +96,37 @@ class KeptTensorsWatch:
 
     def _may_look(self) -> bool:
         tracker = self._sink.lifetimes
-        return self._sink.is_on and tracker is not None and tracker.is_on and not self._sink.cuda_graphs.is_capturing()
+        if not self._sink.is_on or tracker is None or not tracker.is_on or self._sink.cuda_graphs.is_capturing():
+            return False
+        return tracker.every == 1  # else results of graphs would seem to be from elsewhere
 
     def _look(self, step: int) -> None:
         began = perf_counter_ns()
         if self._spent_ns + self._longest_ns > MOST_SHARE * (began - self._began_ns):
             self._begin(step)
             return
-        with without_modes():
-            counts = counted(live_tensors(self._followed()))
-        self._longest_ns = perf_counter_ns() - began
-        self._spent_ns += self._longest_ns
-        self._looked = step
-        self._looks.append(Look(step, began, counts))
+        try:
+            holders = self._count(step, began)
+        finally:
+            self._spent_ns += perf_counter_ns() - began
         if len(self._looks) < len(self._steps):
             self._due = max(self._steps[len(self._looks)], step + 1)
-        elif self._has_told():
+            return
+        for form, holder in holders.items():
+            self._sink.write(self._record(form, holder))
+        if holders and self._steps is not LOOKS[0]:
             self._due = NEVER
         else:
             self._begin(step)
+
+    def _count(self, step: int, began: int) -> dict[TensorForm, Holder]:
+        """Count the tensors; return the holders with names of those that grew, after the last look of a series."""
+        with searching(), without_modes():
+            groups = live_tensors(self._followed())
+            self._looks.append(Look(step, began, counted(groups)))
+            self._looked = step
+            self._longest_ns = perf_counter_ns() - began
+            return self._holders(groups) if len(self._looks) == len(self._steps) else {}
 
     def _followed(self) -> set[int]:
         """Return the `id` of each live storage that a graph has allocated."""
@@ -120,27 +134,15 @@ class KeptTensorsWatch:
         live = tracker.storages() if tracker is not None else []
         return {id(storage) for one in live if not one.is_given and (storage := one.reference()) is not None}
 
-    def _has_told(self) -> bool:
-        """Write a record of each form that grew and whose holder has a name; return whether there is any."""
-        forms = grown(self._looks)
-        if not forms:
-            return False
-        if gc.isenabled() and not gc.get_freeze_count():  # what only reference cycles keep alive is no leak
-            gc.collect()
-        with without_modes():
-            groups = live_tensors(self._followed())
-            last, counts = self._looks[-1].counts, counted(groups)
-            self._looks[-1] = self._looks[-1]._replace(counts=counts)
-            first = {form: self._looks[0].counts.get(form, NONE) for form in forms}
-            forms = [one for one in forms if 2 * _added(first[one], counts.get(one)) > _added(first[one], last[one])]
-            del forms[MOST_FORMS:]
-            groups = {form: groups[form] for form in forms}  # no other tensor is held by this search
-            found = [growing(groups.pop(form), _added(first[form], counts[form])) for form in forms]
-            holders = [described(one) for one in found]
-        for form, holder in zip(forms, holders, strict=True):
-            if holder is not None:
-                self._sink.write(self._record(form, holder))
-        return any(holder is not None for holder in holders)
+    def _holders(self, groups: dict[TensorForm, list[Any]]) -> dict[TensorForm, Holder]:
+        """Return the holders with names of the forms that grew. Empties `groups`."""
+        deadline = monotonic() + SECONDS
+        kept = {form: groups[form] for form in grown(self._looks)[:MOST_FORMS]}
+        groups.clear()  # no other tensor is held by this search
+        added = {form: self._looks[-1].counts[form].tensors - _first(self._looks, form).tensors for form in kept}
+        found = [(form, growing(kept.pop(form), number, deadline)) for form, number in added.items()]
+        named = [(form, described(one, deadline)) for form, one in found]
+        return {form: holder for form, holder in named if holder is not None}
 
     def _record(self, form: TensorForm, holder: Holder) -> KeptTensors:
         counts = [look.counts.get(form, NONE) for look in self._looks]
@@ -162,8 +164,8 @@ class KeptTensorsWatch:
         )
 
 
-def _added(first: Count, last: Count | None) -> int:
-    return (last or NONE).tensors - first.tensors
+def _first(looks: Sequence[Look], form: TensorForm) -> Count:
+    return looks[0].counts.get(form, NONE)
 
 
 def grown(looks: Sequence[Look]) -> list[TensorForm]:

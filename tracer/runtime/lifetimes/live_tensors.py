@@ -28,29 +28,39 @@ class Count(NamedTuple):
 def live_tensors(left_out: Container[int] = ()) -> dict[TensorForm, list[Any]]:
     """Return one tensor per storage, by form; of several tensors that share a storage, one that shows most of it.
 
-    Storages of which the `id` of torch's object is in `left_out`, subclasses of tensors, and tensors without memory are
-    left out. The caller hides operations from the program's modes.
+    Storages of which the `id` of torch's object is in `left_out`, subclasses of tensors, nested tensors, and tensors
+    without memory are left out. Tensors are found as referrers of their class; one that C++ holds as well may be
+    missed, because torch may hide the references of such a tensor from the garbage collector. The caller hides
+    operations from the program's modes.
     """
     import torch
 
     kinds = torch.Tensor, torch.nn.Parameter
-    largest: dict[int, tuple[int, Any, Any]] = {}
-    for one in gc.get_referrers(*kinds):  # every object refers to its class; this is twice as fast as `get_objects`
+    largest: dict[int, tuple[int, Any, Any, TensorForm]] = {}
+    for one in gc.get_referrers(*kinds):  # this is twice as fast as `get_objects`
         if type(one) not in kinds:
             continue
         try:
+            if one.is_meta or one.is_nested:
+                continue
             storage, size = one.untyped_storage(), one.nbytes
-        except (RuntimeError, NotImplementedError, AttributeError):  # sparse: no storage of its own
+            key = id(storage)
+            if key in left_out or not _has_memory(storage, size) or (key in largest and size <= largest[key][0]):
+                continue
+            form = TensorForm(str(one.dtype).removeprefix("torch."), tuple(one.size()), str(one.device))
+        except (RuntimeError, AttributeError):  # sparse: no storage of its own
             continue
-        key = id(storage)
-        if key in left_out or not storage.nbytes() or one.is_meta:
-            continue
-        if key not in largest or size > largest[key][0]:
-            largest[key] = size, one, storage
+        largest[key] = size, one, storage, form
     groups: defaultdict[TensorForm, list[Any]] = defaultdict(list)
-    for _, one, _ in largest.values():
-        groups[TensorForm(str(one.dtype).removeprefix("torch."), tuple(one.size()), str(one.device))].append(one)
+    for _, one, _, form in largest.values():
+        groups[form].append(one)
     return groups
+
+
+def _has_memory(storage: Any, size: object) -> bool:
+    """Return whether a tensor has memory. The truth of a symbolic size would add a guard to what is being traced."""
+    held = storage.nbytes()
+    return type(size) is int and type(held) is int and held > 0
 
 
 def counted(groups: dict[TensorForm, list[Any]]) -> dict[TensorForm, Count]:

@@ -6,7 +6,7 @@ import functools
 import gc
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,19 +14,14 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import stepscope
-from stepscope.tracer.runtime.lifetimes import kept_tensors, live_tensors
+from stepscope.tracer.runtime.lifetimes import kept_tensors
 from stepscope.tracer.runtime.lifetimes.kept_tensors import LOOKS, KeptTensorsWatch
 from stepscope.tracer.schema.memory import KeptTensors
 from tests.tracer.logs import read
+from tests.tracer.runtime.lifetimes.kept_watches import BYTES, SIZE, STEPS, Sink, watched
 
-SIZE = 128, 131
-"""Sizes that no other tensor of the process has, with more than 64 KiB."""
-BYTES = 128 * 131 * 4
-STEPS = LOOKS[0][-1] + 1
 kept: Any = None
 
 
@@ -38,31 +33,6 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     kept = None
     yield
     kept = None
-
-
-class Sink:
-    """A recorder that notes what it is told."""
-
-    def __init__(self) -> None:
-        self.is_on, self.written, self.failures = True, list[KeptTensors](), list[str]()
-        self.lifetimes: Any = SimpleNamespace(is_on=True, storages=list)
-        self.cuda_graphs = SimpleNamespace(is_capturing=lambda: False)
-
-    def write(self, record: KeptTensors) -> None:
-        self.written.append(record)
-
-    def failed(self, where: str, error: BaseException) -> None:
-        self.failures.append(f"{where}: {error}")
-
-
-def watched(step: Callable[[int], object], steps: int = STEPS, sink: Sink | None = None) -> list[KeptTensors]:
-    sink = sink or Sink()
-    watch = KeptTensorsWatch(sink)
-    for number in range(steps):
-        assert watch.at_step(number) == number
-        step(number)
-    assert not sink.failures
-    return [one for one in sink.written if tuple(one.sizes) == SIZE]
 
 
 def line_of(text: str) -> int:
@@ -178,7 +148,7 @@ def test_views_of_one_memory_count_once() -> None:
     assert watched(lambda n: views.append(whole[n])) == []
 
 
-def test_cycles_that_a_collection_frees_are_no_leak() -> None:
+def test_cycles_that_a_collection_frees_have_no_holder() -> None:
     def step(number: int) -> None:
         cycle: list[Any] = [torch.rand(SIZE)]
         cycle.append(cycle)
@@ -218,93 +188,25 @@ def test_nothing_is_kept_alive() -> None:
     assert len(alive) == 0
 
 
-def test_modes_of_the_program_see_nothing() -> None:
-    class Functions(TorchFunctionMode):
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            seen.append(function)
-            return function(*args, **(kwargs or {}))
-
-    class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            seen.append(operator)
-            return operator(*args, **(kwargs or {}))
-
-    global kept
-    seen, kept, sink = list[Any](), list[Tensor](), Sink()
-    watch = KeptTensorsWatch(sink)
-    for number in range(STEPS):
-        with Functions(), Operators():  # type: ignore[no-untyped-call]
-            watch.at_step(number)
-        kept += [torch.rand(SIZE)]
-    assert sink.written
-    assert seen == []
+def test_no_search_after_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_tensors, "SECONDS", -1.0)
+    losses: list[Tensor] = []
+    assert watched(lambda n: losses.append(torch.rand(SIZE))) == []
 
 
-def test_a_failure_ends_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = []
+def test_what_grew_early_is_looked_at_once_more() -> None:
+    steps, results = LOOKS[1][-1] + 1, list[Tensor]()
+    found = watched(lambda n: results.append(torch.rand(SIZE)), steps)
+    assert [one.step for one in found] == [[*LOOKS[0]], [*LOOKS[1]]]
+    results.clear()
 
-    def fail(*_: object) -> None:
-        looks.append(1)
-        raise RuntimeError("no look")
+    def step(number: int) -> None:
+        results.append(torch.rand(SIZE))
+        if number > 20:
+            results.clear()
 
-    monkeypatch.setattr(kept_tensors, "live_tensors", fail)
-    sink = Sink()
-    watch = KeptTensorsWatch(sink)
-    for number in (*range(400), *range(400)):
-        watch.at_step(number)
-    assert sink.failures == ["kept tensors: no look"]
-    assert len(looks) == 1
-
-
-def looked_at(monkeypatch: pytest.MonkeyPatch, steps: list[int], sink: Sink | None = None) -> list[int]:
-    """Return the steps in which tensors were counted."""
-    found: list[int] = []
-    sink, step = sink or Sink(), 0
-
-    def look(*_: object) -> dict[Any, Any]:
-        found.append(step)
-        return {}
-
-    monkeypatch.setattr(kept_tensors, "live_tensors", look)
-    watch = KeptTensorsWatch(sink)
-    for step in steps:
-        watch.at_step(step)
-    return found
-
-
-def test_the_steps_of_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert looked_at(monkeypatch, [*range(4000)]) == [step for series in LOOKS for step in series]
-
-
-def test_steps_that_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The calls before the first step of an optimizer seemed to be steps."""
-    assert looked_at(monkeypatch, [*range(13), *range(1, 20)]) == [6, 12, 6, 12, 18]
-
-
-def test_looks_that_would_take_too_long_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_tensors, "MOST_SHARE", 0.0)
-    assert looked_at(monkeypatch, [*range(4000)]) == []
-
-
-def test_no_look_while_nothing_is_recorded_or_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = Sink()
-    sink.is_on = False
-    assert looked_at(monkeypatch, [*range(400)], sink) == []
-    sink = Sink()
-    sink.cuda_graphs.is_capturing = lambda: True
-    assert looked_at(monkeypatch, [*range(400)], sink) == []
-    sink = Sink()
-    sink.lifetimes = None
-    assert looked_at(monkeypatch, [*range(400)], sink) == []
-
-
-def test_all_plain_tensors_are_found() -> None:
-    mine = [torch.rand(SIZE), nn.Parameter(torch.rand(SIZE)), torch.rand(SIZE, device="meta")]
-    plain = [one for one in gc.get_objects() if type(one) in (Tensor, nn.Parameter) and one.layout is torch.strided]
-    storages = {id(one.untyped_storage()) for one in plain if not one.is_meta and one.untyped_storage().nbytes()}
-    found = [one for group in live_tensors.live_tensors().values() for one in group]
-    assert {id(one.untyped_storage()) for one in found} == storages
-    assert id(mine[0].untyped_storage()) in storages
+    found = watched(step, steps)
+    assert [one.step for one in found] == [[*LOOKS[0]]]
 
 
 @pytest.mark.filterwarnings("ignore")
