@@ -69,7 +69,7 @@ def test_a_list_is_information(opened: Open) -> None:
         " alive, held by a list of 18 in kept of __main__, to which train.py:12 adds"
     )
     assert finding.proof == [
-        "6, 12 and 18 of them were alive at the begin of steps 6, 12 and 18; the last ones have 18.9 MB together"
+        "6, 12 and 18 of them were alive at the start of steps 6, 12 and 18; the last ones have 18.9 MB together"
     ]
     assert (finding.source and finding.source.line, finding.evidence["bytes_per_step"]) == (12, MIB)
 
@@ -98,9 +98,13 @@ def test_a_cache_that_may_be_of_use(opened: Open, change: dict[str, Any], severi
     assert [one.severity for one in found(opened, replace(CACHE, **change))] == ([severity] if severity else [])
 
 
-@pytest.mark.parametrize(("backward", "severity"), [(True, "warning"), (False, "info")])
-def test_tensors_that_keep_their_graphs(opened: Open, backward: bool, severity: str) -> None:
-    (finding,) = found(opened, replace(KEPT, with_graph=[6, 12, 18]), backward=backward)
+@pytest.mark.parametrize(
+    ("backward", "late", "severity"), [(True, True, "warning"), (False, True, "info"), (True, False, "info")]
+)
+def test_tensors_that_keep_their_graphs(opened: Open, backward: bool, late: bool, severity: str) -> None:
+    """Early, the losses of an episode are kept until its backward pass."""
+    steps = [100, 200, 300] if late else [6, 12, 18]
+    (finding,) = found(opened, replace(KEPT, with_graph=[6, 12, 18], step=steps), backward=backward)
     assert finding.severity == severity
     assert finding.proof[1] == "Autograd computed 18 of them, and each keeps its graph; detach() lets go of it"
 
@@ -122,6 +126,16 @@ def test_tensors_of_one_holder_are_one_finding(opened: Open) -> None:
     assert "grows by 1.2 MB per step" in finding.title
     assert "float32 [256, 1024] and 1 other form stay alive" in finding.title
     assert finding.evidence["forms"] == ["float32 [256, 1024]", "float32 [4]"]
+
+
+def test_the_last_looks_at_a_holder_count(opened: Open) -> None:
+    later = replace(
+        KEPT, step=[100, 200, 300], ns=[ns + 50 for ns in KEPT.ns], holder="list of 300 in kept of __main__"
+    )
+    (finding,) = found(opened, KEPT, later)
+    assert "grows by 1.0 MB per step" in finding.title
+    assert "held by a list of 300 in kept" in finding.title
+    assert "1 other form" not in finding.title
 
 
 def test_records_that_no_recorder_writes_are_left_out(opened: Open) -> None:

@@ -1,15 +1,18 @@
 """More and more tensors that no graph allocated stay alive: inputs of graphs or results of eager operations that a
-cache, a list, a hook or the like keeps. The recorder counts the tensors in Python at the begin of steps 6, 12 and
-18; if none grew, also at 100, 200 and 300, and at 1,000, 2,000 and 3,000. If from one to the next each step added at
-least one tensor and 64 KiB of the same dtype, sizes and device, and their holder has a name, they are reported.
-Looks that would take more than 2 % of the time are left out; reference cycles that a garbage collection frees do not
-count, and neither do containers with a largest length and caches with a limit that have hits. The finding is a
-warning only if the growth has no use: if the holder is a cache of `functools` without a limit that was never hit and
-half of whose entries or more cannot be hit again, because nothing else refers to a tensor in their keys; or if
-autograd computed most of the tensors, so that each keeps its graph alive, although backward passes of compiled
-graphs ran between the looks. Otherwise it is information, since a replay buffer and a data set in memory also grow
-for some time. The line is that of the cached function, or of the only statement in the source that adds to the
-container."""
+cache, a list, a hook or the like keeps. The recorder counts the tensors in Python at the start of steps 6, 12 and
+18; at 100, 200 and 300; and, if none grew there, at 1,000, 2,000 and 3,000. If from one to the next each step added at
+least one tensor and 64 KiB of the same dtype, sizes and device, and their holder has a name, they are reported. The
+recorder counts only if it follows the storages of every call, as it does by default if there is a C++ compiler. It
+leaves out a look after which all of this would have taken more than 2 % of the time; only the search for holders, once
+the last look of a series has found growth, may go beyond that by about a second, and delays later looks then. Tensors
+in reference cycles that wait for a garbage collection count as well; containers with a largest length and caches with a
+limit that have hits do not. The finding is a warning only if the growth has no use: if the holder is a cache of
+`functools` without a limit that was never hit and half of whose entries or more cannot be hit again, because nothing
+else refers to a tensor in their keys; or if autograd computed most of the tensors, so that each keeps its graph alive,
+although backward passes of compiled graphs ran between the looks, and the growth went on beyond step 100, unlike that
+of an episode whose losses are released at its end. Otherwise it is information, since a replay buffer and a data set in
+memory also grow for some time. The line is that of the cached function, or of the only statement in the source that
+adds to the container."""
 
 from __future__ import annotations
 
@@ -26,6 +29,8 @@ from stepscope.viewer.store.sql import json_value
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import basename, format_bytes, holder_text, plural, shape_text
 
+_EARLY = 100
+"""The last step up to which tensors that keep their graphs may be those of an episode or of an accumulation."""
 SUMMARY = "More and more tensors outside of compiled code stay alive"
 TITLE_IS_MEASURED = True
 
@@ -39,7 +44,14 @@ def find(evidence: Evidence) -> list[Timed]:
         if (one.log, _unnumbered(one.holder)) not in told and not _is_bounded(one)
     ]
     groups = grouped(kept, lambda pair: (pair[0].log, _unnumbered(pair[0].holder), pair[0].file, pair[0].line))
-    return [_finding(evidence, [one for one, _ in group], group[0][1]) for group in groups]
+    return [_of_last_look(evidence, group) for group in groups]
+
+
+def _of_last_look(evidence: Evidence, group: list[tuple[KeptTensor, int]]) -> Timed:
+    """Return the finding about what the last looks at a holder counted; earlier ones may have counted it as well."""
+    last_ns = max(one.ns[-1] for one, _ in group)
+    last = [(one, steps) for one, steps in group if one.ns[-1] == last_ns]
+    return _finding(evidence, [one for one, _ in last], last[0][1])
 
 
 def _unnumbered(holder: str) -> str:
@@ -58,7 +70,7 @@ def _is_lost(one: KeptTensor) -> bool:
 
 
 def _keeps_graphs(trace: Trace, one: KeptTensor) -> bool:
-    return 2 * one.added_with_graph > one.added and has_backward_passes(trace, one)
+    return one.step[-1] > _EARLY and 2 * one.added_with_graph > one.added and has_backward_passes(trace, one)
 
 
 def _finding(evidence: Evidence, kept: list[KeptTensor], steps: int) -> Timed:
@@ -110,7 +122,7 @@ def _where(one: KeptTensor) -> str:
 def _proof(one: KeptTensor) -> Iterator[str]:
     numbers = [f"{number:,}" for number in one.tensors]
     yield (
-        f"{numbers[0]}, {numbers[1]} and {numbers[2]} of them were alive at the begin of steps {one.step[0]},"
+        f"{numbers[0]}, {numbers[1]} and {numbers[2]} of them were alive at the start of steps {one.step[0]},"
         f" {one.step[1]} and {one.step[2]}; the last ones have {format_bytes(one.storage_bytes[-1])} together"
     )
     if one.hits is not None:
