@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import tokenize
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 ADDERS = {"append", "appendleft", "add", "extend", "insert", "update", "setdefault", "push"}
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-MOST_BYTES = 1 << 20
+MOST_BYTES = 200 << 10
+"""Size of a source file from which on it is not read."""
 
 
 class Added(NamedTuple):
@@ -23,6 +25,7 @@ class Added(NamedTuple):
     """The first line of the function that has the variable; None for a variable of the module."""
 
 
+@lru_cache(maxsize=64)
 def adding_line(to: Added) -> int | None:
     """Return the line of the only statement that adds to a container or to one in it, such as ``kept.append(x)`` or
     ``kept[key] = x``; None if there is none or several, or if the file is no source. Raises nothing."""
@@ -30,14 +33,19 @@ def adding_line(to: Added) -> int | None:
         if Path(to.file).stat().st_size > MOST_BYTES:
             return None
         with tokenize.open(to.file) as file:
-            tree: ast.AST | None = ast.parse(file.read())
-    except (OSError, SyntaxError, ValueError, RecursionError):
+            found = _lines(ast.parse(file.read()), to)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # Python's parser raises all of these
         return None
-    if to.function_line is not None and tree is not None:
-        tree = next((one for one in ast.walk(tree) if _begins_at(one, to.function_line)), None)
-    is_global = not to.is_attribute and to.function_line is None
-    found = [*_adding(tree, to, is_global)] if tree is not None else []
     return found[0] if len(found) == 1 else None
+
+
+def _lines(module: ast.AST, to: Added) -> list[int]:
+    """Return the lines of a module, or of the function that has the variable, that add to a container."""
+    tree: ast.AST | None = module
+    if to.function_line is not None:
+        tree = next((one for one in ast.walk(module) if _begins_at(one, to.function_line)), None)
+    is_global = not to.is_attribute and to.function_line is None
+    return [*_adding(tree, to, is_global)] if tree is not None else []
 
 
 def _begins_at(node: ast.AST, line: int) -> bool:
@@ -48,12 +56,14 @@ def _begins_at(node: ast.AST, line: int) -> bool:
 
 def _adding(node: ast.AST, to: Added, skips_locals: bool) -> Iterator[int]:
     """Yield the lines below a node that add; with `skips_locals`, not those in functions with such a variable."""
-    if skips_locals and isinstance(node, _Function) and _binds(node, to.name):
-        return
-    if any(_is_named(target, to) for target in _targets(node)):
-        yield node.lineno  # type: ignore[attr-defined]
-    for inner in ast.iter_child_nodes(node):
-        yield from _adding(inner, to, skips_locals)
+    nodes = [node]
+    while nodes:  # an expression may be deeper than Python's stack
+        one = nodes.pop()
+        if skips_locals and isinstance(one, _Function) and _binds(one, to.name):
+            continue
+        if any(_is_named(target, to) for target in _targets(one)):
+            yield one.lineno  # type: ignore[attr-defined]
+        nodes += ast.iter_child_nodes(one)
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:

@@ -147,8 +147,8 @@ def _of_container(container: Any, deadline: float) -> Holder | None:
     if not places:
         return None
     named = [*_owners(container)] if monotonic() < deadline else []
-    lines = {(one.file, line) for one in named if (line := adding_line(one)) is not None}
-    file, line = lines.pop() if len(lines) == 1 and len(named) == 1 else (None, None)
+    line = adding_line(named[0]) if len(named) == 1 else None
+    file = named[0].file if line is not None else None
     return Holder(places[0], file, line, most_elements=getattr(container, "maxlen", None))
 
 

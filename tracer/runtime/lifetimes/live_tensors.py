@@ -30,8 +30,8 @@ def live_tensors(left_out: Container[int] = ()) -> dict[TensorForm, list[Any]]:
 
     Storages of which the `id` of torch's object is in `left_out`, subclasses of tensors, nested tensors, and tensors
     without memory are left out. Tensors are found as referrers of their class; one that C++ holds as well may be
-    missed, because torch may hide the references of such a tensor from the garbage collector. The caller hides
-    operations from the program's modes.
+    missed, because some versions of torch hide the references of such a tensor from the garbage collector. The caller
+    hides operations from the program's modes.
     """
     import torch
 
