@@ -32,7 +32,7 @@ _ATTRIBUTES: tuple[_Attribute, ...] = (
     "_backward_hooks",
     "_backward_pre_hooks",
 )
-_NOT_OF_PROGRAMS = "torch.", "stepscope."
+_NOT_OF_PROGRAMS = "torch", "stepscope"
 
 
 class _Hook(NamedTuple):
@@ -104,13 +104,15 @@ class HooksWatch:
 
     def _compare(self, frame: object, calls: int) -> None:
         compiled = self._compiled[frame]
+        names: ModuleNames | None = None
         for key, one in [*compiled.items()]:
             module = one.module()
             now = _hooks(module) if module is not None else one.seen[-1]
             if now in one.seen:  # else the code of an earlier compile may run
                 continue
             del compiled[key]
-            name = ModuleNames(_all_modules()).of(module)
+            names = names or ModuleNames(_all_modules())  # looks through the whole heap
+            name = names.of(module)
             for hook in sorted(now ^ one.seen[-1], key=repr):
                 self._write(ChangedHooks(str(frame), calls, name, *hook, hook in now))
             self._told += 1
@@ -148,11 +150,11 @@ def _hooks(module: Any) -> frozenset[_Hook]:
 
 
 def _program_hooks(attributes: dict[str, Any]) -> Iterator[_Hook]:
-    """Yield the hooks of a module, without those of torch itself and of packages that use hooks as torch does."""
+    """Yield the hooks of a module, without those of torch itself and of the recorder."""
     for attribute in _ATTRIBUTES:
         for hook in [*_values(attributes.get(attribute))]:
             function = _function(hook)
-            if str(getattr(function, "__module__", "")).partition(".")[0] + "." in _NOT_OF_PROGRAMS:
+            if str(getattr(function, "__module__", "")).partition(".")[0] in _NOT_OF_PROGRAMS:
                 continue
             code = getattr(function, "__code__", None)
             name = str(getattr(function, "__qualname__", None) or type(function).__qualname__)

@@ -45,14 +45,14 @@ def ahead(module: Any, args: Any) -> None:
     pass
 
 
-def watching(module: nn.Module, monkeypatch: pytest.MonkeyPatch) -> tuple[HooksWatch, list[ChangedHooks]]:
-    """A watch that has seen a graph that calls a module."""
+def watching(modules: list[nn.Module], monkeypatch: pytest.MonkeyPatch) -> tuple[HooksWatch, list[ChangedHooks]]:
+    """A watch that has seen a graph that calls some modules."""
     written: list[ChangedHooks] = []
     watch = HooksWatch(written.append, lambda where, error: pytest.fail(f"{where}: {error}"))
     with monkeypatch.context() as patch:
         patch.setattr(changed_hooks, "current_compile_id", lambda: "0/0")
-        patch.setattr(changed_hooks, "_called", lambda _: {id(module)})
-        patch.setattr(changed_hooks, "objects_of_compile", lambda: [module])
+        patch.setattr(changed_hooks, "_called", lambda _: {id(one) for one in modules})
+        patch.setattr(changed_hooks, "objects_of_compile", lambda: modules)
         watch.captured(None)
     return watch, written
 
@@ -93,7 +93,7 @@ def test_dynamo_guards_on_hooks_that_were_there(tmp_path: Path) -> None:
 def test_a_hook_that_is_removed_and_one_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net()
     handle = net.layers[0].register_forward_hook(double)
-    watch, written = watching(net.layers[0], monkeypatch)
+    watch, written = watching([net.layers[0]], monkeypatch)
     handle.remove()
     net.layers[0].register_forward_hook(negate)
     for phase in ("forward", "backward", "backward", "forward", "forward", "forward"):
@@ -150,10 +150,28 @@ def test_a_look_that_fails_ends_the_watch(tmp_path: Path, monkeypatch: pytest.Mo
     assert found(tmp_path, net, lambda: net.layers[1].register_forward_hook(double)) == []
 
 
+def test_one_look_names_all_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, looks = Net(), []
+    watch, written = watching([*net.layers], monkeypatch)
+    for layer in net.layers:
+        layer.register_forward_hook(double)
+    find = changed_hooks._all_modules
+
+    def look() -> list[Any]:
+        looks.append(1)
+        return find()
+
+    monkeypatch.setattr(changed_hooks, "_all_modules", look)
+    for _ in range(2):
+        watch.look("0", "forward")
+    assert [one.module for one in written] == ["Net.layers.0", "Net.layers.1"]
+    assert len(looks) == 1
+
+
 def test_nothing_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     layers = [nn.Linear(4, 4)]
     layer = weakref.ref(layers[0])
-    watch, written = watching(layers.pop(), monkeypatch)
+    watch, written = watching([layers.pop()], monkeypatch)
     gc.collect()
     for _ in range(4):
         watch.look("0", "forward")
