@@ -246,7 +246,7 @@ class KeptResults(Record):
 
     graph: int
     call: int
-    """The call at whose begin they were found."""
+    """The call at the start of which they were found."""
     step: int
     buffer: str
     """The input that the graph writes, and that the results are or show."""
@@ -258,14 +258,14 @@ class KeptResults(Record):
 
 @dataclass(frozen=True)
 class KeptTensors(Record):
-    """Tensors of one form, outside of what the graphs allocate, of which each step left more alive. They are counted
+    """Tensors of one form, outside of what the graphs allocate, whose number grows with each step. They are counted
     three times; the columns have one number for each time. Tensors that share their memory count once."""
 
     KIND: ClassVar[str] = "kept_tensors"
     TABLE: ClassVar[str | None] = "kept_tensors"
 
     step: list[int]
-    """The steps at whose begin they were counted, as the recorder counts steps."""
+    """The steps at the start of which they were counted, as the recorder counts steps."""
     ns: list[int]
     """The times when they were counted."""
     tensors: list[int]

@@ -169,7 +169,7 @@ CREATE TABLE red_zone_writes (       -- launches that wrote next to a buffer; po
 CREATE TABLE kept_results (          -- inputs that calls write again and that are kept as results of several calls
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, call BIGINT, step BIGINT, buffer VARCHAR, kept BIGINT, holder VARCHAR
 );
-CREATE TABLE kept_tensors (          -- tensors outside of what graphs allocate of which each step left more alive
+CREATE TABLE kept_tensors (          -- tensors outside of what graphs allocate whose number grows with each step
     log BIGINT, time_unix_ns BIGINT,
     step VARCHAR, ns VARCHAR,        -- JSON lists of the steps and the times at which they were counted
     tensors VARCHAR, with_graph VARCHAR, storage_bytes VARCHAR, -- JSON lists with a number for each time

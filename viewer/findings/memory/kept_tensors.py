@@ -23,10 +23,9 @@ from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, g
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.graphs.rows import line_at
 from stepscope.viewer.memory.queries.growth import growth
-from stepscope.viewer.memory.queries.kept_tensors import KeptTensor, has_backward_passes, kept_tensors
+from stepscope.viewer.memory.queries.kept_tensors import KeptTensor, kept_tensors
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.sql import json_value
-from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import basename, format_bytes, holder_text, plural, shape_text
 
 _EARLY = 100
@@ -39,19 +38,18 @@ def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per holder."""
     told = {(row.log, _unnumbered(holder)) for row in growth(evidence.trace) or () for holder in row.holders}
     kept = [
-        (one, steps)
-        for one, steps in kept_tensors(evidence.trace)
+        one
+        for one in kept_tensors(evidence.trace)
         if (one.log, _unnumbered(one.holder)) not in told and not _is_bounded(one)
     ]
-    groups = grouped(kept, lambda pair: (pair[0].log, _unnumbered(pair[0].holder), pair[0].file, pair[0].line))
+    groups = grouped(kept, lambda one: (one.log, _unnumbered(one.holder), one.file, one.line))
     return [_of_last_look(evidence, group) for group in groups]
 
 
-def _of_last_look(evidence: Evidence, group: list[tuple[KeptTensor, int]]) -> Timed:
+def _of_last_look(evidence: Evidence, group: list[KeptTensor]) -> Timed:
     """Return the finding about what the last looks at a holder counted; earlier ones may have counted it as well."""
-    last_ns = max(one.ns[-1] for one, _ in group)
-    last = [(one, steps) for one, steps in group if one.ns[-1] == last_ns]
-    return _finding(evidence, [one for one, _ in last], last[0][1])
+    last_ns = max(one.ns[-1] for one in group)
+    return _finding(evidence, [one for one in group if one.ns[-1] == last_ns])
 
 
 def _unnumbered(holder: str) -> str:
@@ -69,21 +67,20 @@ def _is_lost(one: KeptTensor) -> bool:
     return one.hits == 0 and 2 * (one.lost_keys or 0) >= one.added
 
 
-def _keeps_graphs(trace: Trace, one: KeptTensor) -> bool:
-    return one.step[-1] > _EARLY and 2 * one.added_with_graph > one.added and has_backward_passes(trace, one)
+def _keeps_graphs(one: KeptTensor) -> bool:
+    return one.step[-1] > _EARLY and 2 * one.added_with_graph > one.added and one.has_backward_passes
 
 
-def _finding(evidence: Evidence, kept: list[KeptTensor], steps: int) -> Timed:
+def _finding(evidence: Evidence, kept: list[KeptTensor]) -> Timed:
     one = max(kept, key=lambda same: same.added_bytes)
-    is_warned = any(
-        (_is_lost(same) and same.most_elements is None) or _keeps_graphs(evidence.trace, same) for same in kept
-    )
+    is_warned = any((_is_lost(same) and same.most_elements is None) or _keeps_graphs(same) for same in kept)
+    steps = one.calls_step[-1] - one.calls_step[0]
     per_step = sum(same.added_bytes for same in kept) // steps
     return one.time_unix_ns, Finding(
         kind="kept_tensors",
         severity="warning" if is_warned else "info",
-        title=f"Memory outside of compiled code grows by {format_bytes(per_step)} per step: more and more tensors of"
-        f" {_form(one)}{_others(kept)} stay alive, held by {holder_text(one.holder)}{_where(one)}",
+        title=f"Memory outside of compiled code grows by {format_bytes(per_step)} per step: more and more {one.dtype}"
+        f" tensors of shape {_shape(one)}{_others(kept)} stay alive, held by {holder_text(one.holder)}{_where(one)}",
         proof=[*_proof(one)],
         rule=rule_of(__doc__),
         evidence={
@@ -105,11 +102,15 @@ def _finding(evidence: Evidence, kept: list[KeptTensor], steps: int) -> Timed:
 
 
 def _form(one: KeptTensor) -> str:
-    return f"{one.dtype} {shape_text(json_value(one.sizes))}"
+    return f"{one.dtype} {_shape(one)}"
+
+
+def _shape(one: KeptTensor) -> str:
+    return shape_text(json_value(one.sizes))
 
 
 def _others(kept: list[KeptTensor]) -> str:
-    return f" and {plural(len(kept) - 1, 'other form')}" if len(kept) > 1 else ""
+    return f" and of {plural(len(kept) - 1, 'other form')}" if len(kept) > 1 else ""
 
 
 def _where(one: KeptTensor) -> str:
@@ -135,4 +136,5 @@ def _proof(one: KeptTensor) -> Iterator[str]:
     if one.most_elements is not None:
         yield f"The cache keeps at most {plural(one.most_elements, 'result')}"
     if 2 * one.added_with_graph > one.added:
-        yield f"Autograd computed {one.with_graph[-1]:,} of them, and each keeps its graph; detach() lets go of it"
+        number = f"{one.with_graph[-1]:,}"
+        yield f"Autograd computed {number} of them, and each keeps its autograd graph alive; detach() releases it"
