@@ -3,7 +3,7 @@ never hits and keeps every mask.
 
 $ stepscope run kept_tensors.py
 warning: Memory outside of compiled code grows by 65.5 kB per step: more and more bool tensors of shape
-[4, 128, 128] stay alive, held by the functools.lru_cache of mask_of() (kept_tensors.py:18)
+[4, 128, 128] stay alive, held by the functools.lru_cache of mask_of() (kept_tensors.py:17)
 """
 
 import functools

@@ -141,5 +141,10 @@ def test_the_last_looks_at_a_holder_count(opened: Open) -> None:
     assert "other form" not in finding.title
 
 
+def test_a_log_with_very_many_records(opened: Open) -> None:
+    findings = found(opened, *(replace(KEPT, holder=f"attribute h{n} of Net") for n in range(110)))
+    assert len(findings) == 100
+
+
 def test_records_that_no_recorder_writes_are_left_out(opened: Open) -> None:
     assert found(opened, replace(KEPT, tensors=[1]), replace(KEPT, ns=[])) == []
