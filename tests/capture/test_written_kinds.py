@@ -188,7 +188,7 @@ def caching(folder: Path) -> None:
     """A program whose cache keeps an input of each call."""
     code = (
         "import functools, torch; from stepscope.tracer.runtime.lifetimes import kept_tensors\n"
-        "kept_tensors.MOST_SHARE = 1.0  # the program is short\n"
+        "kept_tensors.MOST_SHARE, kept_tensors.SECONDS = 1e9, 60  # the program is short\n"
         "mask = functools.cache(lambda x: x[:, None] > x); f = torch.compile(lambda x, m: (x * m).sum())\n"
         "for _ in range(20): f(torch.rand(512), mask(torch.rand(512)))"
     )
