@@ -35,7 +35,7 @@ _SQUARE = re.compile(r"\*\* ?[2468]\b(?!\.)|\bpow\([2468]\)")
 _MASKING = {"where", "masked_fill", "full", "full_like"}
 
 
-def suspects(site: SiteRow) -> list[tuple[str, SourceLine]]:
+def suspects(site: SiteRow) -> list[Suspect]:
     """Return the operators of a fused kernel of a forward graph that may have made NaN of finite elements, with the
     lines of the model that call them, each line once; nothing if a softmax may have made it of a mask."""
     names = list(dict.fromkeys(plain(name.rpartition(".")[2]) for name in operators(site)))

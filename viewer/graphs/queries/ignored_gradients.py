@@ -64,8 +64,8 @@ def ignored_gradients(trace: Trace) -> Iterator[IgnoredGradient]:
 
 
 def _line(nodes: Nodes, name: str) -> SourceLine | None:
-    """Return the last line of a method `backward` among those that compute a result of the forward graph from tensors;
-    constants, such as ones for the gradient of a loss that is added, are meant."""
+    """Return the last line of a method `backward` among those that compute a result of the forward graph from tensors.
+    Lines that make constants do not count: ones for the gradient of a loss that is added are there on purpose."""
     waiting, seen = [name], set[str]()
     while waiting:
         node = nodes.get(waiting.pop(0))
