@@ -140,6 +140,16 @@ def clearing(folder: Path) -> None:
     run_recorded(folder, code)
 
 
+def clipping(folder: Path) -> None:
+    """Gradients are clipped after each step of an optimizer."""
+    code = (
+        "import torch; net = torch.nn.Linear(4, 4); f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
+        "clip = lambda: torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n"
+        "[(f(torch.ones(2, 4)).sum().backward(), o.step(), clip(), o.zero_grad()) for _ in range(7)]"
+    )
+    run_recorded(folder, code)
+
+
 def hooking(folder: Path) -> None:
     """A hook is added to a module after its compile."""
     code = (
@@ -245,6 +255,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "listing": (listing, "run graph launches untrained_parameters end"),
     "sharing": (sharing, "run graph launches shared_parameters end"),
     "clearing": (clearing, "run graph launches cleared_gradients end"),
+    "clipping": (clipping, "run graph launches misplaced_clipping end"),
     "hooking": (hooking, "run graph launches changed_hooks end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "keeping": (keeping, "run graph launches kept_results end"),

@@ -74,7 +74,7 @@ class _Watched:
         self.frames.clear()
 
     def stepped(self, optimizer: Any) -> None:
-        gradient = getattr(self._parameter(optimizer), "grad", None)
+        gradient = getattr(parameter_at(optimizer, self.place), "grad", None)
         is_alike = gradient is not None and all(one == self.frames for one in self.unused)
         times = len(self.unused) if is_alike else 0
         self.streak = self.streak + 1 if times == self.times else 1
@@ -90,25 +90,17 @@ class _Watched:
         self.unused.clear()
         self.frames.clear()
         if gradient is None:
-            self.place = _with_gradient(optimizer)
+            self.place = first_gradient(optimizer)
 
     def state(self, optimizer: Any, steps: int) -> tuple[Any, ...] | None:
         """Return what changes if the parameter is used, and what does if a backward pass adds to its gradient."""
-        parameter = self._parameter(optimizer)
+        parameter = parameter_at(optimizer, self.place)
         if parameter is None:
             return None
         with without_modes():
             gradient = parameter.grad
             written = None if gradient is None else (gradient.data_ptr(), gradient._version)
             return (parameter.data_ptr(), parameter._version, steps), written
-
-    def _parameter(self, optimizer: Any) -> Any:
-        if self.place is None:
-            return None
-        group, position = self.place
-        groups = optimizer.param_groups
-        parameters = groups[group]["params"] if group < len(groups) else ()
-        return parameters[position] if position < len(parameters) else None
 
 
 class ClearedWatch:
@@ -214,8 +206,18 @@ def _is_unused(before: tuple[Any, ...] | None, about: tuple[Any, ...] | None) ->
     return about[0] == before[0] and about[1] not in (None, before[1])
 
 
-def _with_gradient(optimizer: Any) -> tuple[int, int] | None:
-    """Return the place of the first parameter whose gradient can be looked at."""
+def parameter_at(optimizer: Any, place: tuple[int, int] | None) -> Any:
+    """Return the parameter at a position of a parameter group, or None if there is none."""
+    if place is None:
+        return None
+    group, position = place
+    groups = optimizer.param_groups
+    parameters = groups[group]["params"] if group < len(groups) else ()
+    return parameters[position] if position < len(parameters) else None
+
+
+def first_gradient(optimizer: Any) -> tuple[int, int] | None:
+    """Return the parameter group, and the position in it, of the first parameter whose gradient can be looked at."""
     for group, parameters in enumerate(optimizer.param_groups):
         for position, one in enumerate(parameters["params"]):
             if type(one) in (Parameter, torch.Tensor) and type(one.grad) is torch.Tensor and _is_plain(one.grad):

@@ -10,10 +10,12 @@ from typing import Any
 from stepscope.tracer.inductor.changed_hooks import HooksWatch
 from stepscope.tracer.inductor.cleared_gradients import ClearedWatch
 from stepscope.tracer.inductor.clearing_calls import ClearingCalls
+from stepscope.tracer.inductor.clipping_calls import ClippingCalls
 from stepscope.tracer.inductor.compat import optimizer_hook
 from stepscope.tracer.inductor.kept_gradients import GradientResets
 from stepscope.tracer.inductor.learning_rates import RateWatch
 from stepscope.tracer.inductor.lost_updates import UpdateWatch
+from stepscope.tracer.inductor.misplaced_clipping import ClippingWatch
 from stepscope.tracer.inductor.missing_gradients import GradientWatch
 from stepscope.tracer.inductor.shared_parameters import SharedWatch
 from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
@@ -24,6 +26,7 @@ from stepscope.tracer.schema.steps import (
     KeptGradients,
     LearningRate,
     LostUpdates,
+    MisplacedClipping,
     MissingGradients,
     OptimizerStep,
     SharedParameters,
@@ -37,6 +40,7 @@ OptimizerRecord = (
     | KeptGradients
     | LearningRate
     | LostUpdates
+    | MisplacedClipping
     | MissingGradients
     | SharedParameters
     | UntrainedParameters
@@ -48,8 +52,8 @@ LEAST_NS = 1_000_000
 class OptimizerSteps:
     """Calls a function at each end of an optimizer's `step`, and another one with the records of long steps, of
     learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer, of those whose
-    memory others share, of hooks that change after the compile and, in the end, of gradients that were kept, or
-    cleared before a step used them."""
+    memory others share, of hooks that change after the compile, of clipping that has no effect on a step or happens
+    before unscaling and, in the end, of gradients that were kept, or cleared before a step used them."""
 
     def __init__(
         self,
@@ -66,7 +70,9 @@ class OptimizerSteps:
         self._updates, self._missing = UpdateWatch(write, failed), GradientWatch(write, failed)
         self._untrained, self._shared = UntrainedWatch(write, failed), SharedWatch(write, failed)
         self._hooks = HooksWatch(write, failed)
-        self._clearing = ClearingCalls(self._clears, self._cleared.cleared)
+        self._clipping = ClippingWatch(write, failed)
+        self._clearing = ClearingCalls(self._clears, self._has_cleared)
+        self._clips = ClippingCalls(self._clipping)
 
     def attach(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -76,6 +82,7 @@ class OptimizerSteps:
             register_optimizer_step_post_hook(optimizer_hook(self._end)),
         ]
         self._clearing.attach()
+        self._clips.attach()
 
     def captured(self, module: Any) -> None:
         """Note the parameters that a captured graph takes from modules, and their hooks. Raises nothing."""
@@ -92,7 +99,7 @@ class OptimizerSteps:
 
     def after_fork(self) -> None:
         """Forget the steps of the parent, which tells of them."""
-        for watch in (self._gradients, self._cleared, self._missing):
+        for watch in (self._gradients, self._cleared, self._missing, self._clipping):
             watch.after_fork()
 
     def detach(self) -> None:
@@ -100,6 +107,7 @@ class OptimizerSteps:
             handle.remove()
         self._handles.clear()
         self._clearing.detach()
+        self._clips.detach()
         for watch in (self._gradients, self._cleared, self._missing):
             watch.tell()
 
@@ -107,8 +115,13 @@ class OptimizerSteps:
         self._cleared.clears(owner)
         self._missing.clears(owner)
 
+    def _has_cleared(self, owner: Any) -> None:
+        self._cleared.cleared(owner)
+        self._clipping.cleared(owner)
+
     def _begin(self, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._rates.begins(optimizer)
+        self._clipping.begins(optimizer)
         if not _has_closure(args, kwargs):  # else it calls graphs
             self._missing.begins(optimizer)
             self._untrained.begins(optimizer)
@@ -124,6 +137,7 @@ class OptimizerSteps:
             self._write(OptimizerStep(thread, began, ended - began, name, is_fused, *calling_place()))
         self._gradients.stepped(optimizer)
         self._cleared.stepped(optimizer)
+        self._clipping.stepped(optimizer)
         self._updates.stepped(optimizer)
         self._shared.stepped(optimizer)
         self._on_end(optimizer)

@@ -41,6 +41,7 @@ _AUTOTUNING = "what the autotuner measured"
 _CLEARED = "gradients that are cleared before they are used"
 _PROFILE = "operators of profiled steps"
 _HOOKS = "hooks that change after the compile"
+_CLIPPING = "gradients that are clipped too late or while they are scaled"
 
 PRIVATE_NAMES = (
     PrivateName("torch._inductor.codecache.PyCodeCache", RECORDING, ("load_by_key_path", "modules", "linemaps")),
@@ -67,6 +68,8 @@ PRIVATE_NAMES = (
     ),
     PrivateName("torch._inductor.codegen.cpp", _LINES),
     PrivateName("torch._inductor.codegen.triton", _LINES),
+    PrivateName("torch.nn.utils.clip_grad", _CLIPPING, ("_clip_grads_with_norm_",)),
+    PrivateName("torch.amp.grad_scaler.GradScaler", _CLIPPING, ("_unscale_grads_",)),
     PrivateName("torch.utils.data.dataloader._BaseDataLoaderIter", _DATA, ("__next__", "_num_workers")),
     PrivateName("torch._inductor.select_algorithm.AlgorithmSelectorCache", _AUTOTUNING, ("__call__", "benchmark")),
     PrivateName("torch._inductor.ir.ChoiceCaller", _AUTOTUNING, ("info_dict",)),

@@ -169,6 +169,30 @@ class LostUpdates(Record):
 
 
 @dataclass(frozen=True)
+class MisplacedClipping(Record):
+    """Calls of `clip_grad_norm_` in several successive steps of an optimizer of `torch.optim` that did not limit the
+    gradients with which it stepped."""
+
+    KIND: ClassVar[str] = "misplaced_clipping"
+    TABLE: ClassVar[str | None] = "misplaced_clipping"
+
+    name: str
+    """The class of the optimizer."""
+    steps: int
+    """The number of such steps."""
+    max_norm: float
+    scale: float | None
+    """The scale by which `GradScaler` divided the gradients after the call, in the last of these steps; None if the
+    call came after the step, and `zero_grad` before the next one."""
+    clip_file: str | None
+    """The place in the program that calls `clip_grad_norm_`."""
+    clip_line: int | None
+    file: str | None
+    """The place in the program that calls `step`."""
+    line: int | None
+
+
+@dataclass(frozen=True)
 class MissingGradients(Record):
     """An optimizer of `torch.optim` some or all of whose parameters had no gradient in its first steps."""
 

@@ -236,6 +236,11 @@ CREATE TABLE changed_hooks (         -- hooks of modules that changed after the 
     file VARCHAR, line BIGINT,       -- the place at which the function begins
     is_added BOOLEAN
 );
+CREATE TABLE misplaced_clipping (    -- clipping of gradients after a step, or before they are unscaled
+    log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, max_norm DOUBLE, scale DOUBLE,
+    clip_file VARCHAR, clip_line BIGINT,   -- the place that calls clip_grad_norm_
+    file VARCHAR, line BIGINT        -- the place that calls step
+);
 CREATE TABLE call_sites (            -- lines of the program that call graphs
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR,
     after_line BIGINT, lines_between VARCHAR   -- JSON list

@@ -17,6 +17,7 @@ from stepscope.tracer.schema.steps import (
     ChangedHooks,
     ClearedGradients,
     LearningRate,
+    MisplacedClipping,
     MissingGradients,
     SharedParameters,
     Steps,
@@ -307,6 +308,31 @@ def test_parameters_that_share_the_memory_of_trained_ones(
 def test_shared_parameters_of_a_strange_log(opened: Open, others: int, names: list[str], copies: list[str]) -> None:
     record = SharedParameters("SGD", others, names, copies, True, False, "/src/train.py", 12)
     assert shared(opened(LogBuilder().record(run()).record(record).record(End("exit", 1)))) == []
+
+
+@pytest.mark.parametrize(
+    ("scale", "title"),
+    [
+        (
+            None,
+            "clip_grad_norm_() (train.py:9) has no effect: it is called after AdamW (train.py:12) has stepped, and"
+            " zero_grad() clears the gradients before the next step",
+        ),
+        (
+            65536.0,
+            "clip_grad_norm_() (train.py:9) limits gradients that GradScaler has multiplied by 65,536, so that AdamW"
+            " (train.py:12) uses gradients with a norm of at most 1.5e-05",
+        ),
+    ],
+)
+def test_gradients_that_are_clipped_at_the_wrong_time(opened: Open, scale: float | None, title: str) -> None:
+    record = MisplacedClipping("AdamW", 5, 1.0, scale, "/src/train.py", 9, "/src/train.py", 12)
+    findings = all_findings(opened(LogBuilder().record(run()).record(record).record(End("exit", 1))))
+    (finding,) = [one for one in findings if one.kind == "misplaced_clipping"]
+    assert (finding.title, finding.severity) == (title, "warning")
+    assert finding.source is not None
+    assert finding.source.line == 9
+    assert finding.proof[0] == "So in 5 successive steps, with max_norm=1"
 
 
 @pytest.mark.parametrize(("is_added", "end"), [(True, "does not run it"), (False, "still runs it")])

@@ -23,7 +23,8 @@ _COLUMNS = {
         "sampled_lines.files", "missing_gradients.file", "optimizer_steps.file", "learning_rates.file",
         "untrained_parameters.file", "shared_parameters.file", "cleared_gradients.file",
         "cleared_gradients.zero_grad_file", "missing_gradients.zero_grad_file",
-        "kept_tensors.file", "changed_hooks.file",
+        "kept_tensors.file", "changed_hooks.file", "misplaced_clipping.file",
+        "misplaced_clipping.clip_file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
@@ -34,7 +35,7 @@ _COLUMNS = {
         "missing_gradients.name", "learning_rates.name", "missing_gradients.names", "changed_frozen_weights.name",
         "untrained_parameters.name", "untrained_parameters.container", "untrained_parameters.names",
         "shared_parameters.name", "shared_parameters.names", "shared_parameters.others", "cleared_gradients.name",
-        "changed_hooks.name", "changed_hooks.module",
+        "changed_hooks.name", "changed_hooks.module", "misplaced_clipping.name",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
     "environment": ("process_ends.environment",),

@@ -1,0 +1,69 @@
+"""Tells when gradients are clipped by their norm, and when `GradScaler` divides them by its scale."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch.amp.grad_scaler import GradScaler
+from torch.nn.utils import clip_grad
+
+
+class ClippingWatcher(Protocol):
+    """Is told of the calls."""
+
+    def clips(self, parameters: Sequence[Any]) -> None: ...
+    def clipped(self, parameters: Sequence[Any], max_norm: object) -> None: ...
+    def unscales(self, scaler: Any, optimizer: Any) -> None: ...
+
+
+class ClippingCalls:
+    """Wraps what `clip_grad_norm_` and `GradScaler` call while it is attached. A program may have imported these
+    already, so that they themselves cannot be replaced."""
+
+    def __init__(self, watch: ClippingWatcher) -> None:
+        self._watch = watch
+        self._wrapped: list[tuple[Any, str, Any, Any]] = []
+        """The owner, the name of the function, the original and the wrapper."""
+
+    def attach(self) -> None:
+        if not self._wrapped:
+            self._wrap(clip_grad, "_clip_grads_with_norm_", self._clipping)
+            self._wrap(GradScaler, "_unscale_grads_", self._unscaling)
+
+    def detach(self) -> None:
+        """Restore what was wrapped, unless somebody else has wrapped it since."""
+        for owner, name, original, wrapper in self._wrapped:
+            if getattr(owner, name) is wrapper:
+                setattr(owner, name, original)
+        self._wrapped.clear()
+
+    def _wrap(self, owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        original = getattr(owner, name, None)
+        if original is not None:
+            wrapper = wrap(original)
+            self._wrapped.append((owner, name, original, wrapper))
+            setattr(owner, name, wrapper)
+
+    def _clipping(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original, updated=())
+        def clip(parameters: Any, max_norm: Any, *arguments: Any, **named: Any) -> Any:
+            if torch.compiler.is_compiling() or not self._wrapped or not isinstance(parameters, list):
+                return original(parameters, max_norm, *arguments, **named)
+            self._watch.clips(parameters)
+            result = original(parameters, max_norm, *arguments, **named)
+            self._watch.clipped(parameters, max_norm)
+            return result
+
+        return clip
+
+    def _unscaling(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original, updated=())
+        def unscale(scaler: Any, optimizer: Any, *arguments: Any, **named: Any) -> Any:
+            if self._wrapped:
+                self._watch.unscales(scaler, optimizer)
+            return original(scaler, optimizer, *arguments, **named)
+
+        return unscale
