@@ -175,6 +175,6 @@ def grown(looks: Sequence[Look]) -> list[TensorForm]:
 
 
 def _grows(form: TensorForm, before: Look, after: Look) -> bool:
-    then, now = before.counts.get(form, NONE), after.counts[form]
+    then, now = before.counts.get(form, NONE), after.counts.get(form, NONE)
     steps = after.step - before.step
     return now.tensors - then.tensors >= steps and now.storage_bytes - then.storage_bytes >= LEAST_BYTES * steps

@@ -237,3 +237,17 @@ def test_results_of_a_graph_belong_to_growth(tmp_path: Path) -> None:
     written = read(recorder.path)
     assert KeptTensors.KIND not in written
     assert len(written["growth"][0]["call"]) >= STEPS - 1
+
+
+def test_a_form_of_the_last_look_alone() -> None:
+    global kept
+    kept = []
+    last = list[Tensor]()
+
+    def step(number: int) -> None:
+        kept.append(torch.rand(SIZE))
+        if number == STEPS - 2:
+            last.append(torch.rand(SIZE[0], SIZE[1] + 2))
+
+    (found,) = watched(step)
+    assert found.tensors == [6, 12, 18]
