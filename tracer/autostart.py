@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from stepscope.tracer.inductor.compile_calls import has_called_compile
 from stepscope.tracer.inductor.structured_log import add_handler, remove_handler
 
 if TYPE_CHECKING:
@@ -14,11 +17,22 @@ if TYPE_CHECKING:
     from stepscope.tracer.recorder import Recorder
 
 
-def wait_for_compile(configure: Callable[[], TraceConfig | None] | None = None) -> Waiter:
-    """Start a recorder when the first compile begins, as `configure` or else the environment says (`config`)."""
+def wait_for_compile(tells: str | None = None, configure: Callable[[], TraceConfig | None] | None = None) -> Waiter:
+    """Start a recorder when the first compile begins, as `configure` or else the environment says (`config`).
+
+    `stepscope run` knows by the file at the path `tells` that a recorder waits in the program. At the end of a program
+    that has called `torch.compile` the file gets one letter. An OSError passes unseen."""
     waiter = Waiter(configure)
     add_handler(waiter)
+    if tells:
+        _append(tells, "")
+        atexit.register(lambda: _append(tells, "c" if has_called_compile() else ""))
     return waiter
+
+
+def _append(path: str, text: str) -> None:
+    with suppress(OSError), open(path, "a") as file:
+        file.write(text)
 
 
 class Waiter(logging.Handler):

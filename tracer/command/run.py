@@ -33,6 +33,8 @@ class RunResult:
     """Use of the run's own cache; None if it had none."""
     has_waited: bool = False
     """Whether a process of the program imported torch and the recorder waited for a compile there."""
+    has_called_compile: bool = False
+    """Whether such a process compiled nothing, although it had called `torch.compile`."""
     has_earlier_logs: bool = False
     """Whether the folder held logs before the run."""
 
@@ -46,17 +48,26 @@ class RunResult:
         """Return the reason for which a run without a log has none, as a clause."""
         end = self.ending.text
         if self.has_waited:
-            return f"{end} before anything was compiled" if self.ending.code else _COMPILED_NOTHING
+            return f"{end} before anything was compiled" if self.ending.code else self._why_nothing_compiled
         if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
             return "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps `import torch` from starting it"
         if self.ending.code:
             return f"{end} before it had imported torch, or stepscope is not installed for its Python"
         return "the program did not import torch, or stepscope is not installed for its Python"
 
+    @property
+    def _why_nothing_compiled(self) -> str:
+        if os.environ.get("TORCH_COMPILE_DISABLE") == "1":
+            return "TORCH_COMPILE_DISABLE=1 switches torch.compile off"
+        return (
+            _UNCALLED if self.has_called_compile else "the program compiled nothing: no call of torch.compile was seen"
+        )
 
-_COMPILED_NOTHING = (
-    "the program compiled nothing; the method compile() of nn.Sequential and of other modules that torch.nn defines has"
-    " no effect up to torch 2.13, but torch.compile(module) does"
+
+_UNCALLED = (
+    "the program called torch.compile, but no code that it compiles. Methods of a compiled module other than forward,"
+    " such as training_step, run the module's own code, and the method compile() of nn.Sequential and of other modules"
+    " that torch.nn defines has no effect up to torch 2.13"
 )
 
 
@@ -107,12 +118,15 @@ def recorded(
                 cache.remove()
             raise
         has_waited = waits.exists()
+        has_called = has_waited and waits.stat().st_size > 0
     cached = cache.end(failed=ending.exit_code != 0) if cache is not None else None
     if printed:
         printed.finish(ending.code, timed_out=ending.timed_out)
     logs = set(config.directory.glob("*.log")) - before
     in_order = sorted(logs, key=lambda path: path.stat().st_mtime)
-    return RunResult(ending, in_order, printed.launches if printed else None, cached, has_waited, bool(before))
+    return RunResult(
+        ending, in_order, printed.launches if printed else None, cached, has_waited, has_called, bool(before)
+    )
 
 
 def argv(command: Sequence[str]) -> list[str]:

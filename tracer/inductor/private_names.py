@@ -40,6 +40,7 @@ _FROZEN = "frozen weights that change"
 _AUTOTUNING = "what the autotuner measured"
 _CLEARED = "gradients that are cleared before they are used"
 _PROFILE = "operators of profiled steps"
+_CALLED = "whether a program without compiles has called torch.compile"
 _HOOKS = "hooks that change after the compile"
 _CLIPPING = "gradients that are clipped too late or while they are scaled"
 
@@ -68,6 +69,7 @@ PRIVATE_NAMES = (
     ),
     PrivateName("torch._inductor.codegen.cpp", _LINES),
     PrivateName("torch._inductor.codegen.triton", _LINES),
+    PrivateName("torch._dynamo.eval_frame", _CALLED, ("cached_backends",)),
     PrivateName("torch.nn.utils.clip_grad", _CLIPPING, ("_clip_grads_with_norm_",)),
     PrivateName("torch.amp.grad_scaler.GradScaler", _CLIPPING, ("_unscale_grads_",)),
     PrivateName("torch.utils.data.dataloader._BaseDataLoaderIter", _DATA, ("__next__", "_num_workers")),

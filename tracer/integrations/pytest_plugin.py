@@ -36,7 +36,7 @@ class TestRecorder:
         self._end()
         folder = self._folder / folder_name(item.nodeid)
         settings = {**os.environ, "STEPSCOPE_TRACE": str(folder)}
-        self._waiter = wait_for_compile(lambda: from_environment(settings))
+        self._waiter = wait_for_compile(configure=lambda: from_environment(settings))
         if inductor_is_loaded():  # the test may call what an earlier one compiled
             self._waiter.start()
         return (yield)

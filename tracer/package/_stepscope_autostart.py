@@ -32,18 +32,7 @@ def _record():  # type: () -> None
     _refuse_others()
     from stepscope.tracer.autostart import wait_for_compile
 
-    wait_for_compile()
-    _tell_command()
-
-
-def _tell_command():  # type: () -> None
-    """Create the empty file by which `stepscope run` knows that the recorder waits for a compile in this program."""
-    path = os.environ.get("STEPSCOPE_WAITS")
-    if path:
-        try:
-            open(path, "a").close()
-        except OSError:
-            return
+    wait_for_compile(os.environ.get("STEPSCOPE_WAITS"))
 
 
 def _refuse_others():  # type: () -> None
