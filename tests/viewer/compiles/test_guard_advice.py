@@ -46,7 +46,7 @@ from stepscope.viewer.findings.compiles.guard_changes import GuardChange
         ("scale", ["0.5", "1.5"], "scale == 0.5", "a tensor needs no guard"),
         ("betas[0]", ["0.95", "0.9", "0.85"], "betas[0] == 0.95", "whose value the compiled code needs"),
         ("mode", ["'a'", "'b'"], "mode == 'b'", "string"),
-        ("len(keep)", ["1", "2"], "len(G['keep']) == 2", "keep must keep its length"),
+        ("len(keep)", ["1", "2"], "len(G['keep']) == 2", "Each length of keep needs a graph of its own."),
         ("GLOBAL_STATE changed: grad_mode", [], "GLOBAL_STATE changed: grad_mode", "grad mode"),
         ("GLOBAL_STATE changed: num_threads", [], "GLOBAL_STATE changed: num_threads", "torch.set_num_threads once"),
         ("GLOBAL_STATE changed: allow_tf32", [], "GLOBAL_STATE changed: allow_tf32", "precision of matrix products"),

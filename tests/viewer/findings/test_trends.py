@@ -332,7 +332,7 @@ def test_gradients_that_are_clipped_at_the_wrong_time(opened: Open, scale: float
     assert (finding.title, finding.severity) == (title, "warning")
     assert finding.source is not None
     assert finding.source.line == 9
-    assert finding.proof[0] == "So in 5 successive steps, with max_norm=1"
+    assert finding.proof[0] == "This happened in 5 successive steps, with max_norm=1."
 
 
 @pytest.mark.parametrize(("is_added", "end"), [(True, "does not run it"), (False, "still runs it")])

@@ -37,7 +37,10 @@ def advice(source: str, values: Sequence[str], guard: str) -> str | None:
     if _STRIDE.search(source):
         return "Inputs with the same strides, for instance after .contiguous(), need one graph only."
     if length := _LENGTH.match(source):
-        return f"{length['list']} must keep its length, or be changed outside of the compiled function."
+        return (
+            f"Each length of {length['list']} needs a graph of its own. Pass its elements as one tensor, as torch.stack"
+            " makes, whose size can be dynamic."
+        )
     if "grad_mode" in guard or "GLOBAL_STATE" in guard:
         return next((told for name, told in _SETTINGS.items() if name in guard), _STATE)
     if source == ANOTHER:
@@ -101,8 +104,9 @@ def _of_values(source: str, values: Sequence[str]) -> str | None:
             )
         if "." in source:
             return (
-                f"{source} is an integer attribute of a module: torch._dynamo.config.allow_unspec_int_on_nn_module = "
-                "True makes it dynamic in arithmetic; as an index or a key each value needs a graph."
+                f"{source} is an integer attribute of a module, and each value needs a graph of its own: pass an index"
+                " or a position as a tensor. If it is only used in arithmetic,"
+                " torch._dynamo.config.allow_unspec_int_on_nn_module = True makes it dynamic."
             )
         if _is_needed(values):
             return (

@@ -17,6 +17,9 @@ from stepscope.viewer.values.queries.frozen_weights import FrozenChanges, frozen
 
 SUMMARY = "A frozen weight changed after the compile"
 TITLE_IS_MEASURED = False
+_ADVICE = (
+    "Call torch.compiler.reset() after weights have changed, or compile with torch._inductor.config.freezing = False."
+)
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -34,6 +37,7 @@ def _finding(evidence: Evidence, one: FrozenChanges) -> Timed:
     proof = (
         [f"{plural(others, 'other weight')} of the graph changed, too: {names_text(one.names[1:])}"] if others else []
     )
+    proof.append(_ADVICE)
     return one.time_unix_ns, Finding(
         kind="frozen_weight",
         severity="critical" if seen else "warning",

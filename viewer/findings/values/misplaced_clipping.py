@@ -32,7 +32,7 @@ def _finding(evidence: Evidence, one: Clipped) -> Timed:
         severity="warning",
         title=_title(one, place(clip), place(step)),
         proof=[
-            f"So in {one.steps} successive steps, with max_norm={one.max_norm:g}",
+            f"This happened in {one.steps} successive steps, with max_norm={one.max_norm:g}.",
             "Call scaler.unscale_(optimizer) before clip_grad_norm_()."
             if is_scaled
             else "Call clip_grad_norm_() after backward() and before step().",

@@ -24,6 +24,14 @@ from stepscope.viewer.values.queries.missing_gradients import WithoutGradients, 
 
 SUMMARY = "Parameters of an optimizer have no gradient"
 TITLE_IS_MEASURED = True
+_NO_BACKWARD = (
+    "The program probably calls no backward(), or the loss does not depend on these parameters: usual causes are"
+    " detach(), torch.no_grad(), and an optimizer that has the parameters of another model."
+)
+_OTHERS = (
+    "A compiled backward pass ran, so that the loss depends on other parameters: usual causes are an optimizer that has"
+    " the parameters of another model, detach(), and torch.no_grad()."
+)
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -68,10 +76,7 @@ def _advice(one: WithoutGradients) -> list[str]:
     if _clears(one) is not None:
         return ["Call zero_grad() after step(), or before backward()."]
     if one.missing == one.parameters:
-        return [
-            "The program probably calls no backward(), or the loss does not depend on these parameters: usual causes"
-            " are detach(), torch.no_grad(), and an optimizer that has the parameters of another model."
-        ]
+        return [_OTHERS if one.has_backward else _NO_BACKWARD]
     return []
 
 
@@ -103,8 +108,10 @@ def _ends(ends: list[Node]) -> list[str]:
 def _unowned(sizes: list[list[int]]) -> list[str]:
     if not sizes:
         return []
-    shown = names_text([" x ".join(map(str, size)) or "1" for size in sizes])
+    shown = names_text([str(size) for size in sizes])
+    parameters = "parameter" if len(sizes) == 1 else "parameters"
     return [
-        f"In no module: parameters of size {shown}. A layer that is replaced after the optimizer was created leaves"
-        " such parameters behind, and the new ones are not trained."
+        f"No module has the {parameters} of shape {shown}. A layer that is replaced after the optimizer was created"
+        " leaves such parameters behind, and the new ones are not trained; load_state_dict(assign=True) does the same."
+        " Create the optimizer afterwards."
     ]
