@@ -41,9 +41,9 @@ def _finding(evidence: Evidence, one: Cleared) -> Timed:
         title=f"{one.name}{place(step)} uses only the last of {passes:,} backward passes before each step:"
         f" zero_grad(){place(zero_grad)} clears the gradients of the others",
         proof=[
-            f"This happened in {one.steps:,} successive steps. To accumulate gradients, call zero_grad() once after each step. If"
-            " the program uses the gradients of each pass otherwise, as for a perturbation of the parameters, or copies"
-            " them, nothing is lost."
+            f"This happened in {one.steps:,} successive steps. To accumulate gradients, call zero_grad() once after"
+            " each step. If the program uses the gradients of each pass otherwise, as for a perturbation of the"
+            " parameters, or copies them, nothing is lost."
         ],
         rule=rule_of(__doc__),
         evidence={"optimizer": one.name, "steps": one.steps, "passes": passes, "cleared": one.cleared},
