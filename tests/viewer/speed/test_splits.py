@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stepscope.tracer.schema.constants import PRINTED_KEY
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End
 from stepscope.tracer.schema.steps import DataWait, StepMarks
@@ -24,13 +26,13 @@ MS = 1_000_000
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda span: (span[0], sum(span))), max_size=8)
 
 
-def training(steps: int, launch_ms: int = 1, **of_run: Any) -> LogBuilder:
+def training(steps: int, launch_ms: int = 1, key: str = "key{}", **of_run: Any) -> LogBuilder:
     """Steps of 10 ms: 2 ms of data, 1 ms of other code, calls of 3 and 2 ms with 1 ms between them, 1 ms after."""
     log = (
         LogBuilder()
         .record(run(guesses_steps=True, **of_run))
-        .record(graph())
-        .record(graph(1, phase="backward", compile_id="0/0"))
+        .record(replace(graph(), wrapper_key=key.format(0)))
+        .record(replace(graph(1, phase="backward", compile_id="0/0"), wrapper_key=key.format(1)))
     )
     for step in range(steps):
         begin = MONOTONIC_NS + step * 10 * MS
@@ -56,6 +58,12 @@ def test_parts_are_where_the_log_puts_them(opened: Open) -> None:
     assert all(sum(part.duration_ns for part in one.parts) == one.duration_ns for one in of_steps.values())
     (of_run,) = run_splits(trace)
     assert (of_run.steps, of_run.typical_ns) == (8, 10 * MS)
+
+
+def test_printed_calls_whose_times_are_those_of_reading_have_no_parts(opened: Open) -> None:
+    trace = opened(training(8, key=f"{PRINTED_KEY}{{}}"))
+    assert (run_splits(trace), step_splits(trace, 0)) == ([], {})
+    assert {part.kind for part in run_splits(opened(training(8)))[0].parts} >= {"kernels"}
 
 
 def test_time_between_launches_is_the_recorders_too_if_it_reads_values(opened: Open) -> None:

@@ -4,7 +4,7 @@ The time of a step reaches from the end of the step before to its own end, which
 last call. It is divided at the outermost calls of compiled graphs: launches and the rest of a call; the gap before a
 call that resumes after a graph break, which belongs to the line of the break; other gaps; and compiles, waiting for
 data and steps of optimizers, which are taken out of the gaps. Of the latter two, those of the thread of the first call
-count."""
+count. Calls that a debug printer recorded do not count: their times are those at which the text was read."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
+from stepscope.tracer.schema.constants import PRINTED_KEY
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.queries.runs import steps_by_number
 from stepscope.viewer.speed.queries.periods import Periods
@@ -32,20 +33,24 @@ MOST_DIVIDED = 2_000
 _ENDS_LATER = ("optimizer", "user")
 """What ends a step later than its last call."""
 _RESUMED = re.compile(r"torch_dynamo_resume_in_.+_at_(\d+)$")
-_CALLS = """
+_TIMED = f"""
+    c.depth = 0 AND c.duration_ns IS NOT NULL
+      AND NOT EXISTS (FROM graphs p WHERE p.graph = c.graph AND starts_with(p.wrapper_key, '{PRINTED_KEY}'))
+"""
+_CALLS = f"""
     SELECT c.log, c.step, c.local_call AS number, c.thread, c.graph, c.start_ns, c.start_ns + c.duration_ns AS end_ns,
            c.state = 'replayed' AS is_replay,
            CASE WHEN g.phase IS DISTINCT FROM 'backward' THEN f.file END AS file, f.function
     FROM calls c LEFT JOIN graphs g ON g.graph = c.graph
     LEFT JOIN compiles f ON f.log = g.log AND f.compile_id = g.compile_id
-    WHERE c.depth = 0 AND c.duration_ns IS NOT NULL AND c.state <> 'printed' AND c.log BETWEEN $1 AND $2
+    WHERE {_TIMED} AND c.log BETWEEN $1 AND $2
       AND ($3 IS NULL OR c.step = $3)
     ORDER BY c.log, c.start_ns
 """
-_BEFORE = """
+_BEFORE = f"""
     SELECT max(greatest(c.start_ns + c.duration_ns, CASE WHEN list_contains($4, s.by_what) THEN s.end_ns END))
     FROM calls c JOIN steps s ON s.log = c.log AND s.step = c.step
-    WHERE c.log = $1 AND c.depth = 0 AND c.duration_ns IS NOT NULL AND c.state <> 'printed'
+    WHERE c.log = $1 AND {_TIMED}
       AND s.kind <> 'data' AND (s.start_ns < $3 OR (s.start_ns = $3 AND s.step < $2))
 """
 _LAUNCHES = """
