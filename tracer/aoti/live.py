@@ -21,6 +21,8 @@ from stepscope.tracer.aoti.saved_files import SavedFiles
 from stepscope.tracer.config import TraceConfig
 from stepscope.tracer.log.writer import LogWriter
 from stepscope.tracer.runtime.values.save import tensors_folder
+from stepscope.tracer.schema.constants import ARTIFACT_PREFIX
+from stepscope.tracer.schema.graphs import CppCode
 
 LEVELS = {"launches": "3", "values": "2", "save": "1"}
 """Level of PyTorch's debug printer for each level of `--aoti`."""
@@ -30,10 +32,15 @@ NOTHING_PRINTED = (
     "no printed launch was seen: PyTorch builds its printer into a package, or a graph with cpp_wrapper, when it"
     " compiles it; compile it under `stepscope run --aoti` as well"
 )
+NOT_REACHED = (
+    "no printed launch was seen, although this run compiled code that prints its launches: the code was not called, or"
+    " each call ended before its first launch"
+)
 _PRINTER = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"
 _FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
 _WILD = set("*?[")
 _DEATHS_OF_SHELLS = 128
+_PRINTING_CODE = f'"{ARTIFACT_PREFIX}{CppCode.KIND}"'.encode()
 _FAILED = b"C++ compile error"
 _CALL = re.compile(rb"aoti_torch_(?:print|save)_tensor_handle\(([\w.]{1,80})")
 _ERROR = re.compile(rb"error: .{0,300}AtenTensorHandle()")
@@ -55,7 +62,11 @@ def about_printed(launches: int | None, logs: Sequence[Path], *, failed: bool) -
     """Return why less was recorded than requested, if known; `logs` are those of the processes that compiled."""
     if launches and not failed:
         return None
-    return number_for_a_tensor(logs) or (None if launches else NOTHING_PRINTED)
+    if about := number_for_a_tensor(logs):
+        return about
+    if launches:
+        return None
+    return NOT_REACHED if any(_has(log, _PRINTING_CODE) for log in logs) else NOTHING_PRINTED
 
 
 def number_for_a_tensor(logs: Iterable[Path]) -> str | None:
@@ -75,6 +86,14 @@ def number_for_a_tensor(logs: Iterable[Path]) -> str | None:
                 " names only, does without it; so does a model whose numbers are constants or tensors."
             )
     return None
+
+
+def _has(log: Path, text: bytes) -> bool:
+    try:
+        with log.open("rb") as file:
+            return any(text in line for line in file)
+    except OSError:
+        return False
 
 
 def _failure(log: Path) -> re.Match[bytes] | None:

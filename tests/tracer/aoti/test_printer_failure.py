@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.tracer.aoti.live import NOTHING_PRINTED, about_printed, number_for_a_tensor
+from stepscope.tracer.aoti.live import NOT_REACHED, NOTHING_PRINTED, about_printed, number_for_a_tensor
+from stepscope.tracer.log.writer import encoded
+from stepscope.tracer.schema.graphs import CppCode
 
 GCC = (
     "\tInductorError: CppCompileError: C++ compile error\n\tCommand:\n\tg++ x.cpp\n\tOutput:\n"
@@ -42,3 +44,10 @@ def test_what_is_said_of_a_run_that_printed_less(tmp_path: Path) -> None:
     assert about_printed(3, [log], failed=False) is None
     assert about_printed(3, [], failed=True) is None
     assert about_printed(0, [], failed=False) == NOTHING_PRINTED
+
+
+def test_a_run_that_compiled_printing_code_is_not_told_to_do_so(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    log.write_bytes(encoded(CppCode([], []), 1))
+    assert about_printed(0, [tmp_path / "none.log", log], failed=True) == NOT_REACHED
+    assert about_printed(3, [log], failed=True) is None
