@@ -95,6 +95,8 @@ def _seen(facts: Overview) -> str:
     counts = facts.counts
     if counts.launches is None:
         return f"{plural(facts.compile_count, 'compile')} ({counts.records:,} records)"
+    if not counts.launches and not counts.steps and facts.compile_count:
+        return f"{plural(facts.compile_count, 'compile')}; no call of compiled code was recorded"
     seen = f"{plural(counts.steps or 0, 'step')}, {plural(counts.launches, 'launch')}"
     if counts.subgraph_calls:
         seen += f" of kernels, {plural(counts.subgraph_calls, 'call')} of subgraphs"

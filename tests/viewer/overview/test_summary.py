@@ -20,7 +20,7 @@ from stepscope.viewer.overview.summary import findings, findings_text, summary, 
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_ns
 from tests.logs.planted import machine
-from tests.logs.synthetic import LogBuilder, compile_records, graph, recorded, run
+from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, graph, recorded, run
 from tests.logs.value_logs import Program, ValueLog
 from tests.viewer.client import Client
 
@@ -144,6 +144,70 @@ def test_a_run_without_graphs_names_the_option_for_packages(opened: Open) -> Non
     assert "--aoti" not in summary_text(opened(LogBuilder().record(run())))
     failed = compile_records(LogBuilder().record(run()), fail_type="X", fail_reason="y")
     assert "--aoti" not in summary_text(opened(failed.record(End("exit", 1))))
+
+
+CHECKS = {"AOTI_RUNTIME_CHECK_INPUTS": "1"}
+PRINTS = {"AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER": "3"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_compiled", "told"),
+    [
+        (
+            {},
+            True,
+            "AOTInductor compiled a package (model.py:10), whose calls are recorded with --aoti launches; packages"
+            " check their inputs if AOTI_RUNTIME_CHECK_INPUTS=1 is set.",
+        ),
+        (
+            CHECKS,
+            True,
+            "AOTInductor compiled a package (model.py:10), whose calls are recorded with --aoti launches.",
+        ),
+        (
+            CHECKS | PRINTS,
+            True,
+            "AOTInductor compiled a package (model.py:10) that prints its launches, but none was printed: it was not"
+            " called, or each call ended before its first launch.",
+        ),
+        (
+            CHECKS,
+            False,
+            "No compiled graph was called. Launches of AOTInductor's packages and of graphs with cpp_wrapper are"
+            " recorded with --aoti launches.",
+        ),
+        (
+            PRINTS,
+            False,
+            "No compiled graph was called, and no launch was printed: PyTorch builds its printer into a package, or a"
+            " graph with cpp_wrapper, when it compiles it.",
+        ),
+    ],
+)
+def test_what_is_said_of_packages_does_not_advise_what_the_run_did(
+    opened: Open, variables: dict[str, str], is_compiled: bool, told: str
+) -> None:
+    log = LogBuilder().record(run(machine=machine(variables=variables)))
+    if is_compiled:
+        compile_records(log, has_code=False)
+        package = {"name": "inductor_aot_wrapper_code", "type": "cpp", "filename": "/tmp/x.cpp"}
+        log.torch("graph_dump", package, b"code", frame_id=0, frame_compile_id=0, attempt=0)
+    lines = summary_text(opened(log.record(End("exit", 1)))).split("\n\n")[0].split("\n")
+    assert lines[0] == (
+        "No findings in 1 compile; no call of compiled code was recorded."
+        if is_compiled
+        else "No findings in 0 steps, 0 launches, no values read."
+    )
+    assert " ".join(lines[1:]) == told
+
+
+def test_printed_launches_advise_what_can_be_printed(opened: Open) -> None:
+    printed = replace(graph(), wrapper_key=f"{PRINTED_KEY}0")
+    log = LogBuilder().record(run()).record(printed).record(calls(0, 0, MONOTONIC_NS)).record(End("exit", 1))
+    text = " ".join(summary_text(opened(log)).split())
+    assert "record with --aoti values to look for NaN and growing magnitudes." in text
+    assert "--level values" not in text
+    assert "--judge" not in text
 
 
 @pytest.mark.parametrize(

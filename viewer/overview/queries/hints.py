@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepscope.tracer.schema.constants import PRINTED_KEY, TORCH_NAMESPACES
+from stepscope.tracer.schema.constants import TORCH_NAMESPACES
 from stepscope.viewer.graphs.queries.graphs import code_of_graph
 from stepscope.viewer.graphs.queries.hidden_aliases import operator_name
 from stepscope.viewer.graphs.queries.signatures import returned_inputs
@@ -22,12 +22,6 @@ _OWN_WRITERS = """
 _WITHOUT_ZONES = """
     SELECT count(*) > 0 AND bool_and(json_extract_string(run, '$.machine.variables.STEPSCOPE_RED_ZONES') = '0')
     FROM logs WHERE writer = 'stepscope'
-"""
-
-
-_PACKAGES = """
-    SELECT EXISTS (FROM graphs WHERE starts_with(wrapper_key, ?)),
-           EXISTS (FROM logs WHERE json_extract_string(run, '$.machine.variables.AOTI_RUNTIME_CHECK_INPUTS') = '1')
 """
 
 
@@ -73,14 +67,4 @@ def red_zone_hint(trace: Trace) -> list[str]:
     verb = "writes" if len(names) == 1 else "write"
     return [
         f"It was not checked whether {named} {verb} outside of the given tensors; record with --red-zones to find out."
-    ]
-
-
-def package_hint(trace: Trace) -> list[str]:
-    """Return how AOTInductor's packages check their inputs, if one ran that did not check them."""
-    if sql.row(trace, _PACKAGES, [PRINTED_KEY]) != (True, False):
-        return []
-    return [
-        "AOTInductor's packages do not check the dtypes, sizes and strides of their inputs; run the program with"
-        " AOTI_RUNTIME_CHECK_INPUTS=1 to find inputs that differ from those of the export."
     ]

@@ -13,7 +13,8 @@ from stepscope.viewer.judged.queries.judged import judged_count
 from stepscope.viewer.judged.rows import JudgedCount
 from stepscope.viewer.memory.queries.graphs import lifetime_events
 from stepscope.viewer.overview.queries.damage import SEEN_AT_BUFFERS, not_recorded_lines, problem_counts
-from stepscope.viewer.overview.queries.hints import eager_hint, is_compared, package_hint, red_zone_hint
+from stepscope.viewer.overview.queries.hints import eager_hint, is_compared, red_zone_hint
+from stepscope.viewer.overview.queries.package_hints import has_only_printed, no_graphs_hint, package_hint
 from stepscope.viewer.overview.queries.runs import list_runs, list_steps
 from stepscope.viewer.overview.rows import Counts, CrashRunRow, Finding, OverheadRow, Overview, RunRow
 from stepscope.viewer.speed.queries.runs import run_splits
@@ -31,10 +32,7 @@ _LEVELS_WITH_VALUES = ("values", "save")
 _BREAKS = ("graph_break", "break_in_hot_loop", "synchronizing_call")
 _NEED_VALUES = "NaN, growing magnitudes, reads of unwritten memory and changed saved tensors"
 _OF_RANKS = ", and for parameters that should be equal on all ranks and are not"
-_NO_GRAPHS = (
-    "No compiled graph was called. Launches of AOTInductor's packages and of graphs with cpp_wrapper are recorded with"
-    " --aoti launches; packages check their inputs if AOTI_RUNTIME_CHECK_INPUTS=1 is set."
-)
+_NO_PRINTED_VALUES = "Values were not recorded; record with --aoti values to look for NaN and growing magnitudes."
 _NOT_JUDGED = "To look for finite but wrong numbers, record with --judge first --check-eager."
 
 
@@ -93,8 +91,8 @@ def _parts(trace: Trace) -> Overview:
         index_bytes=trace.index_bytes,
         notes=[
             *_judged(judged),
-            *_notes(meta, runs, counts, is_compared(trace)),
-            *_no_graphs(runs, counts, findings),
+            *_notes(trace, meta, runs, counts),
+            *_no_graphs(trace, runs, counts, findings),
             *_undeclared(trace),
             *red_zone_hint(trace),
             *package_hint(trace),
@@ -194,18 +192,20 @@ def _no_values(runs: list[RunRow]) -> str:
     return f"Values were not recorded; record with --level values to look for {_NEED_VALUES}{ranks}."
 
 
-def _no_graphs(runs: list[RunRow], counts: Counts, findings: list[Finding]) -> list[str]:
+def _no_graphs(trace: Trace, runs: list[RunRow], counts: Counts, findings: list[Finding]) -> list[str]:
     """Return how to record what runs no compiled graph, unless there is none because its compile failed."""
     is_known = any(finding.kind == "compile_failure" for finding in findings)
     is_whole = any(run.writer == "stepscope" and run.complete for run in runs)
-    return [_NO_GRAPHS] if counts.graphs == 0 and is_whole and not is_known else []
+    return no_graphs_hint(trace) if counts.graphs == 0 and is_whole and not is_known else []
 
 
-def _notes(meta: dict[str, str], runs: list[RunRow], counts: Counts, compared: bool) -> list[str]:
+def _notes(trace: Trace, meta: dict[str, str], runs: list[RunRow], counts: Counts) -> list[str]:
     notes = [SEEN_AT_BUFFERS] if counts.value_rows else []
-    if counts.launches and counts.value_rows is None:
+    if counts.launches and counts.value_rows is None and has_only_printed(trace):
+        notes.append(_NO_PRINTED_VALUES)
+    elif counts.launches and counts.value_rows is None:
         notes.append(_no_values(runs))
-        if not compared and counts.judged_launches is None:
+        if counts.judged_launches is None and not is_compared(trace):
             notes.append(_NOT_JUDGED)
     plain = [run for run in runs if run.writer == "torch"]
     if plain and len(plain) == len(runs):
