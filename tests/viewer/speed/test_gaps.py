@@ -256,7 +256,9 @@ def test_a_line_to_which_the_thread_computed_is_not_said_to_take_the_time(opened
 
 def test_several_lines_of_a_function_are_named_with_the_line_that_calls_it(opened: Open) -> None:
     (finding,) = found(opened(sampled(training(before=12), (30, 3), (31, 3), (33, 3))))
-    assert finding.title.endswith("mostly at train.py:5")
+    assert finding.title.endswith("mostly in lines 30 to 33 of tokenize (text.py)")
+    assert finding.source is not None
+    assert (finding.source.file, finding.source.line) == ("/src/text.py", 30)
     assert finding.proof[0].endswith("the program is at train.py:5: batch = tokenize(x)")
     assert finding.proof[1] == "Most of these samples are in lines 30 to 33 of tokenize."
 
@@ -276,3 +278,16 @@ def test_waiting_counts_where_samples_show_its_line(opened: Open) -> None:
     (finding,) = found(opened(sampled(computing(training(before=12), 0, 1), (30, 11))))
     assert finding.title.startswith("Work outside of compiled code takes 60 % of a step (12.0 ms of 20.0 ms)")
     assert any("of it; otherwise it waits" in said for said in finding.proof), finding.proof
+
+
+def test_waiting_does_not_count_where_samples_are_spread_over_the_loop(opened: Open) -> None:
+    """As on a busy machine: the line that they share is the call of the function that contains the loop."""
+    log = computing(training(before=12), 0, 1)
+    log.record(SampledLines(0, ["/src/train.py"], [30], ["<module>"], ["main()"]))
+    for number, line in enumerate((4, 6, 8), 1):
+        files = ["/src/train.py", "/src/train.py"]
+        log.record(SampledLines(number, files, [30, line], ["<module>", "main"], ["main()", f"l{line}"]))
+    for step in range(10):
+        ns = [MONOTONIC_NS + 20 * step * MS + at * MS for at in range(9)]
+        log.record(LineSamples([1] * 9, ns, [1, 2, 3] * 3))
+    assert found(opened(log)) == []

@@ -68,4 +68,7 @@ def _adjusted(evidence: Evidence, costs: Mapping[int, Sequence[GapCost]]) -> Ite
 def _at_one_line(trace: Trace, run: RunSplit, cost: GapCost) -> int:
     """Return how much of a gap passes at one line of the program, whether the thread computes or waits there (ns)."""
     hot = hot_line(trace, run.log, cost.spans)
-    return round(hot.share * cost.part_ns) if hot is not None else 0
+    around = [place.source for place in (cost.before, cost.after) if place is not None]
+    if hot is None or any(map(hot.encloses, around)):
+        return 0
+    return round(hot.share * cost.part_ns)

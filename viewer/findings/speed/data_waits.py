@@ -58,7 +58,7 @@ def _finding(evidence: Evidence, run: RunSplit, waited: int, most: DataWaitRow) 
         page=step_page(evidence, run),
         rank=run.rank,
         log=run.log,
-        source=hot.source if hot else most.source,
+        source=hot.innermost if hot else most.source,
     )
 
 

@@ -8,9 +8,12 @@ from stepscope.viewer.text.formats import basename, plural
 
 
 def mostly(hot: HotLine | None) -> str:
-    """Return text like ``, mostly at train.py:30``, or "" if no line is known."""
+    """Return text like ``, mostly at train.py:30`` or ``, mostly in lines 30 to 33 of train (train.py)``, or "" if no
+    line is known."""
     if hot is None:
         return ""
+    if hot.function is not None and hot.inside is not None:
+        return f", mostly in {_lines(hot.inside)} of {hot.function} ({basename(hot.innermost.file)})"
     return f", mostly {'in Python code up to' if hot.is_after else 'at'} {_place(hot.source)}"
 
 
@@ -26,9 +29,7 @@ def samples_text(hot: HotLine | None) -> list[str]:
     if hot.is_after:
         told.append(_AFTER)
     if hot.function is not None and hot.inside is not None:
-        first, last = hot.inside
-        lines = f"line {first}" if first == last else f"lines {first} to {last}"
-        told.append(f"Most of these samples are in {lines} of {hot.function}.")
+        told.append(f"Most of these samples are in {_lines(hot.inside)} of {hot.function}.")
     callers = [line for line in hot.callers if line.code][-2:]
     return [*told, *[f"This is called at {_place(line)}: {line.code}" for line in reversed(callers)]]
 
@@ -37,6 +38,11 @@ _AFTER = (
     "Before most of these samples it computed in Python, and let other threads look only there: the time passes in the"
     " code up to and including this line."
 )
+
+
+def _lines(inside: tuple[int, int]) -> str:
+    first, last = inside
+    return f"line {first}" if first == last else f"lines {first} to {last}"
 
 
 def _place(line: SourceLine) -> str:

@@ -139,7 +139,7 @@ def _place(evidence: Evidence, most: _Excess, runs: list[RunSplit]) -> _Place:
 
 
 def _between(where: str, source: SourceLine | None, hot: HotLine | None) -> _Place:
-    return _Place(f", most of it {where}{mostly(hot)}", hot.source if hot else source, hot=hot)
+    return _Place(f", most of it {where}{mostly(hot)}", hot.innermost if hot else source, hot=hot)
 
 
 def _computed(evidence: Evidence, run: RunSplit, runs: list[RunSplit]) -> _Place:

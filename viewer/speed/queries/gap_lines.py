@@ -53,8 +53,20 @@ class HotLine(NamedTuple):
     """The function that this line calls, if most of the time passes in several lines of it."""
     inside: tuple[int, int] | None
     """The first and the last line of this function that were seen."""
+    busiest: SourceLine | None
+    """The line of this function with most samples."""
     is_after: bool = False
     """Whether the thread mostly computed in Python until it came to this line, and only then could be seen."""
+
+    @property
+    def innermost(self) -> SourceLine:
+        """The line to look at: the one with most samples in the function in which most of the time passes."""
+        return self.busiest or self.source
+
+    def encloses(self, line: SourceLine | None) -> bool:
+        """Return whether most of the time passes in the function of a line, so that it is spread around this line."""
+        inner = self.busiest
+        return inner is not None and line is not None and (inner.file, inner.function) == (line.file, line.function)
 
 
 def hot_line(trace: Trace, log: int, spans: Sequence[tuple[int, int]], *, waiting: bool = False) -> HotLine | None:
@@ -91,21 +103,22 @@ def hottest(samples: Sequence[tuple[Stack, int]]) -> HotLine | None:
         path, count = (*path, lines[0][0]), lines[0][1]
     if not path:
         return None
-    function, inside = _called(below, len(path), total)
-    return HotLine(path[-1], count / total, total, path[:-1], function, inside)
+    return HotLine(path[-1], count / total, total, path[:-1], *_called(below, len(path), total))
 
 
 def _called(
     below: Iterable[tuple[Stack, int]], depth: int, total: int
-) -> tuple[str, tuple[int, int]] | tuple[None, None]:
-    """Return the function in whose lines most samples are, and its first and last line that was seen."""
+) -> tuple[str, tuple[int, int], SourceLine] | tuple[None, None, None]:
+    """Return the function in whose lines most samples are, its first and last line that was seen, and the line with
+    most samples."""
     lines = [(stack[depth], number) for stack, number in below]
     functions = _summed(((line.file, line.function), number) for line, number in lines)
     if not functions or functions[0][1] < MOST * total:
-        return None, None
+        return None, None, None
     place = functions[0][0]
-    seen = [line.line for line, _ in lines if (line.file, line.function) == place]
-    return place[1], (min(seen), max(seen))
+    seen = _summed((line, number) for line, number in lines if (line.file, line.function) == place)
+    numbers = [line.line for line, _ in seen]
+    return place[1], (min(numbers), max(numbers)), seen[0][0]
 
 
 def _summed(pairs: Iterable[tuple[T, int]]) -> list[tuple[T, int]]:
