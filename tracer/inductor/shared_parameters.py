@@ -1,5 +1,6 @@
 """Finds parameters that an optimizer trains and whose memory other parameters of modules share, which no optimizer
-trains: those of a teacher or of a target network that was to be a copy.
+trains: those of a teacher or of a target network that was to be a copy. If there are none, tensors in containers are
+looked for, such as those of a `state_dict()`.
 
 The modules are looked for among all objects of the process, and only if something else shows the memory of a parameter.
 Whether the program writes to the memory is seen from one step to the next by its version counter.
@@ -23,6 +24,7 @@ from torch.optim import Optimizer
 from stepscope.tracer.inductor.compat import without_modes
 from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph
 from stepscope.tracer.inductor.replicas import inputs_of_class
+from stepscope.tracer.inductor.uncopied_tensors import Uncopied, uncopied_tensors
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import SharedParameters
 
@@ -57,9 +59,11 @@ class _Owned:
 class _Found:
     """The parameters of an optimizer that others share."""
 
-    pairs: list[tuple[_Owned, _Owned]]
-    """A parameter that the optimizer trains, and one that it does not."""
+    pairs: list[tuple[_Owned, _Owned | Uncopied]]
+    """A parameter that the optimizer trains, and one that it does not; the first ones."""
+    number: int
     is_in_graph: bool
+    are_tensors: bool
     versions: list[int | None] = field(default_factory=list)
     """Of the second ones, at the end of the step."""
 
@@ -128,18 +132,24 @@ class SharedWatch:
         if not any(map(_is_shared, trained.values())):
             return
         self._looks += 1
-        pairs = _pairs(gc.get_objects(), trained)
-        if pairs:
+        everything = gc.get_objects()
+        heap = _Heap(everything)
+        if pairs := heap.pairs(trained):
             places = {_place(one) for one in (owned.parameter() for owned, _ in pairs)}
             is_in_graph = any(place in places and not memory.expired() for place, memory in self._in_graph.items())
-            self._found[optimizer] = _Found(pairs, is_in_graph)
+            self._found[optimizer] = _Found([*pairs[:MOST_NAMES]], len(pairs), is_in_graph, False)
+        else:
+            tensors, number = uncopied_tensors(everything, _place, trained, MOST_NAMES)
+            if owned := heap.owned(trained, tensors):
+                self._found[optimizer] = _Found(owned, number, False, True)
 
     def _tell(self, optimizer: Any, found: _Found) -> None:
-        shown = found.pairs[:MOST_NAMES]
+        file, line = calling_place()
         self._write(
             SharedParameters(
-                type(optimizer).__name__, len(found.pairs), [one.name for one, _ in shown],
-                [other.name for _, other in shown], found.is_in_graph, found.now() != found.versions, *calling_place(),
+                type(optimizer).__name__, found.number, [one.name for one, _ in found.pairs],
+                [other.name for _, other in found.pairs], found.is_in_graph, found.now() != found.versions,
+                file, line, found.are_tensors,
             )
         )  # fmt: skip
 
@@ -153,25 +163,44 @@ class SharedWatch:
         self._failed("shared parameters", error)
 
 
-def _pairs(everything: list[Any], trained: dict[_Place, Any]) -> list[tuple[_Owned, _Owned]]:
-    """Return the parameters of modules that an optimizer trains, with each one that shows the same memory and that no
-    optimizer trains."""
-    found = [one for one in everything if issubclass(type(one), (Module, Optimizer))]
-    optimizers = [one for one in found if issubclass(type(one), Optimizer)]
-    held = {id(one) for optimizer in optimizers for one in _parameters(optimizer) if one.requires_grad}
-    modules = [one for one in found if issubclass(type(one), Module) and "_modules" in one.__dict__]
-    owners, others = dict[_Place, tuple[Any, str]](), dict[int, tuple[_Place, Any, str]]()
-    for module, key, one in _registered(modules):
-        place = _place(one)
-        if trained.get(place) is one:
-            owners.setdefault(place, (module, key))
-        elif place in trained and id(one) not in held:
-            others.setdefault(id(one), (place, module, key))
-    if not others:
-        return []
-    named = ModuleNames(modules)
-    pairs = [(owners[place], (module, key)) for place, module, key in others.values() if place in owners]
-    return [(named.owned(*owner), named.owned(*other)) for owner, other in pairs]
+class _Heap:
+    """The modules and the optimizers among all objects of the process."""
+
+    def __init__(self, everything: list[Any]) -> None:
+        found = [one for one in everything if issubclass(type(one), (Module, Optimizer))]
+        self._optimizers = [one for one in found if issubclass(type(one), Optimizer)]
+        self._modules = [one for one in found if issubclass(type(one), Module) and "_modules" in one.__dict__]
+
+    def pairs(self, trained: dict[_Place, Any]) -> list[tuple[_Owned, _Owned]]:
+        """Return the parameters of modules that an optimizer trains, with each one that shows the same memory and that
+        no optimizer trains."""
+        held = {id(one) for optimizer in self._optimizers for one in _parameters(optimizer) if one.requires_grad}
+        others = dict[int, tuple[_Place, Any, str]]()
+        for module, key, one in _registered(self._modules):
+            place = _place(one)
+            if place in trained and trained[place] is not one and id(one) not in held:
+                others.setdefault(id(one), (place, module, key))
+        if not others:
+            return []
+        owners, named = self._owners(trained), ModuleNames(self._modules)
+        pairs = [(owners[place], (module, key)) for place, module, key in others.values() if place in owners]
+        return [(named.owned(*owner), named.owned(*other)) for owner, other in pairs]
+
+    def owned(
+        self, trained: dict[_Place, Any], tensors: list[tuple[Any, Uncopied]]
+    ) -> list[tuple[_Owned, _Owned | Uncopied]]:
+        """Return the parameters of modules that show the places of tensors, with these."""
+        if not tensors:
+            return []
+        owners, named = self._owners(trained), ModuleNames(self._modules)
+        return [(named.owned(*owners[place]), one) for place, one in tensors if place in owners]
+
+    def _owners(self, trained: dict[_Place, Any]) -> dict[_Place, tuple[Any, str]]:
+        owners = dict[_Place, tuple[Any, str]]()
+        for module, key, one in _registered(self._modules):
+            if trained.get(place := _place(one)) is one:
+                owners.setdefault(place, (module, key))
+        return owners
 
 
 class ModuleNames:

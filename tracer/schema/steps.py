@@ -251,7 +251,8 @@ class UntrainedParameters(Record):
 @dataclass(frozen=True)
 class SharedParameters(Record):
     """Parameters of modules that an optimizer of `torch.optim` trains, and that have the same memory as others, which
-    no optimizer trains. One parameter that several modules have does not count."""
+    no optimizer trains. One parameter that several modules have does not count. If there are none, tensors in
+    containers that have the memory of trained parameters, such as those of a `state_dict()`."""
 
     KIND: ClassVar[str] = "shared_parameters"
     TABLE: ClassVar[str | None] = "shared_parameters"
@@ -271,6 +272,8 @@ class SharedParameters(Record):
     file: str | None
     """The place in the program that calls `step`."""
     line: int | None
+    are_tensors: bool = False
+    """Whether the ones that are not trained are tensors in containers, and no parameters."""
 
 
 @dataclass(frozen=True)

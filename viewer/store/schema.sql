@@ -229,7 +229,8 @@ CREATE TABLE shared_parameters (     -- parameters of an optimizer with the memo
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, parameters BIGINT,
     names VARCHAR, others VARCHAR,   -- JSON lists
     is_in_graph BOOLEAN, is_written BOOLEAN,
-    file VARCHAR, line BIGINT        -- the place that calls step
+    file VARCHAR, line BIGINT,       -- the place that calls step
+    are_tensors BOOLEAN
 );
 CREATE TABLE changed_hooks (         -- hooks of modules that changed after the compile
     log BIGINT, time_unix_ns BIGINT, frame VARCHAR, call BIGINT, module VARCHAR, attribute VARCHAR, name VARCHAR,

@@ -215,3 +215,50 @@ def test_nothing_is_kept_alive() -> None:
     del student, optimizer, one
     gc.collect()
     assert [one() for one in memory] == [None, None]
+
+
+class Average:
+    """A moving average of parameters."""
+
+    def __init__(self, module: nn.Module, copies: Callable[[torch.Tensor], torch.Tensor] = lambda one: one) -> None:
+        self.weights = {name: copies(one) for name, one in module.state_dict().items()}
+
+    def update(self, module: nn.Module) -> None:
+        for name, one in module.state_dict().items():
+            self.weights[name].mul_(0.9).add_(one, alpha=0.1)
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_an_average_that_begins_with_a_state_dict(is_written: bool) -> None:
+    student = Student(3, 2)
+    average = Average(student)
+    (found,) = looked_at(sgd(student), between=lambda: average.update(student) if is_written else None)
+    assert (found.parameters, found.is_in_graph, found.are_tensors) == (2, False, True)
+    assert found.is_written == is_written
+    assert found.names == ["Student.weight", "Student.bias"]
+    assert found.others == [f"attribute weights[{name!r}] of Average (dict of 2)" for name in ("weight", "bias")]
+
+
+def test_tensors_that_are_copies_or_variables_are_not_told() -> None:
+    student = Student(3, 2)
+    average, last = Average(student, torch.clone), [*student.state_dict().values()][-1]
+    assert looked_at(sgd(student), between=lambda: average.update(student)) == []
+    assert last.data_ptr() == student.bias.data_ptr()
+
+
+def test_tensors_are_not_kept_alive() -> None:
+    student = Student(3, 2)
+    average = Average(student)
+    kept = weakref.WeakSet(average.weights.values())
+    found: list[SharedParameters] = []
+    watch, optimizer = SharedWatch(found.append, failed), sgd(student)
+    for step in range(TELL):
+        for one in student.parameters():
+            one.grad = torch.ones_like(one)
+        watch.begins(optimizer)
+        optimizer.step()
+        watch.stepped(optimizer)
+        if step == TELL - 2:
+            average.weights.clear()
+    assert len(kept) == 0
+    assert len(found) == 1

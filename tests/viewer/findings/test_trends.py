@@ -304,6 +304,20 @@ def test_parameters_that_share_the_memory_of_trained_ones(
     assert ("The program writes to this memory between two steps" in finding.proof) == is_written
 
 
+@pytest.mark.parametrize(("is_written", "severity"), [(True, "warning"), (False, "info")])
+def test_tensors_that_are_no_copies_of_parameters(opened: Open, is_written: bool, severity: str) -> None:
+    names = ["model.0.weight", "model.0.bias"], ["weights['0.weight'] of ema", "weights['0.bias'] of ema"]
+    record = SharedParameters("SGD", 6, *names, False, is_written, "/src/train.py", 9, are_tensors=True)
+    findings = all_findings(opened(LogBuilder().record(run()).record(record).record(End("exit", 1))))
+    (finding,) = [one for one in findings if one.kind == "shared_parameters"]
+    assert finding.severity == severity
+    assert finding.title == (
+        "Each step of SGD (train.py:9) also changes weights['0.weight'] of ema and 5 more tensors, which have the"
+        " memory of model.0.weight and others that it trains"
+    )
+    assert finding.proof[-1].startswith("state_dict() and detach() do not copy: ")
+
+
 @pytest.mark.parametrize(("others", "names", "copies"), [(1, [], []), (2, ["a", "b"], ["c"]), (0, ["a"], ["b"])])
 def test_shared_parameters_of_a_strange_log(opened: Open, others: int, names: list[str], copies: list[str]) -> None:
     record = SharedParameters("SGD", others, names, copies, True, False, "/src/train.py", 12)

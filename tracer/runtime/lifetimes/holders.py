@@ -71,7 +71,7 @@ def find_held(storages: Sequence[torch.UntypedStorage], seconds: float = SECONDS
 
 
 def find_places(objects: Sequence[Any], seconds: float = SECONDS) -> list[list[str]]:
-    """Return for each of a few containers what holds it, as in ``list of 3 in keep of __main__``.
+    """Return for each of a few containers or tensors what holds it, as in ``list of 3 in keep of __main__``.
 
     Lists are empty if nothing with a name was found. Raises nothing.
     """
@@ -191,7 +191,11 @@ class _Search:
             held[position].words = found or ([UNKNOWN + _frozen()] if is_in_time else [])
 
     def run_places(self, found: list[list[str]]) -> None:
-        self._climb([_Node(one, position, container_words(one)) for position, one in enumerate(self._storages)])
+        nodes = [
+            _Node(one, position, container_words(one) if is_container(one) else "")
+            for position, one in enumerate(self._storages)
+        ]
+        self._climb(nodes)
         for position, words in enumerate(self._found[: len(found)]):
             found[position] = sorted(words, key=len)[:MOST_WORDS]
 

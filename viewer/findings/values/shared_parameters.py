@@ -1,13 +1,15 @@
 """Parameters that an optimizer of `torch.optim` trains have the same memory as other parameters of modules, which
 require no gradient or belong to no optimizer, when it begins its second step. Each step changes the others, too, so
 that a teacher or a target network is no copy, and its moving average is the trained model itself. Usual causes are
-`load_state_dict(..., assign=True)` with the tensors of another module's `state_dict`, and an assignment to `data`. The
-finding is a warning if one captured graph uses two such parameters. Otherwise it is for information, because a second
-module may be meant to show the trained weights, as one for inference. The proof says whether the program writes to the
-memory between the second step and the third, as a moving average does; one that clamps the trained parameters does so,
-too. One parameter that several modules have, as where weights are tied, does not count, and neither do tensor
-subclasses such as DTensor, or parameters of graphs that torch.fx has captured. Steps with a closure are not looked
-at."""
+`load_state_dict(..., assign=True)` with the tensors of another module's `state_dict`, and an assignment to `data`. If
+no other parameters have the memory, at least two tensors in dicts, lists or tuples of the program count, since
+`state_dict()` and `detach()` do not copy: a moving average that begins with them writes to the trained parameters, and
+the weights of the best epoch are those of the last one. The finding is a warning if one captured graph uses two such
+parameters, or if the program writes to the memory of such tensors between the second step and the third, as a moving
+average does; one that clamps the trained parameters does so, too. Otherwise it is for information, because a second
+module may be meant to show the trained weights, as one for inference. One parameter that several modules have, as where
+weights are tied, does not count, and neither do tensor subclasses such as DTensor, or parameters of graphs that
+torch.fx has captured. Steps with a closure are not looked at."""
 
 from __future__ import annotations
 
@@ -26,6 +28,7 @@ _ADVICE = (
     "If they are to be a copy, clone() the tensors before load_state_dict(..., assign=True), or make the module by"
     " copy.deepcopy()."
 )
+_ADVICE_FOR_TENSORS = "state_dict() and detach() do not copy: if these tensors are to keep their values, clone() them."
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -39,9 +42,13 @@ def _finding(evidence: Evidence, one: Shared) -> Timed:
     pairs = [f"{other} with {name}" for name, other in zip(names, others, strict=True)]
     return one.time_unix_ns, Finding(
         kind="shared_parameters",
-        severity="warning" if one.is_in_graph else "info",
+        severity="warning" if one.is_in_graph or (one.are_tensors and one.is_written) else "info",
         title=_title(one, names, others, place(source)),
-        proof=[f"The same memory: {names_text(pairs, one.parameters)}", *_uses(one), _ADVICE],
+        proof=[
+            f"The same memory: {names_text(pairs, one.parameters)}",
+            *_uses(one),
+            _ADVICE_FOR_TENSORS if one.are_tensors else _ADVICE,
+        ],
         rule=rule_of(__doc__),
         evidence={
             "optimizer": one.name, "parameters": one.parameters, "names": names, "others": others,
@@ -58,7 +65,7 @@ def _title(one: Shared, names: list[str], others: list[str], at: str) -> str:
     steps = f"Each step of {one.name}{at} also changes"
     if one.parameters == 1:
         return f"{steps} {others[0]}, which has the memory of {names[0]}"
-    more = plural(one.parameters - 1, "more parameter")
+    more = plural(one.parameters - 1, "more tensor" if one.are_tensors else "more parameter")
     return f"{steps} {others[0]} and {more}, which have the memory of {names[0]} and others that it trains"
 
 

@@ -9,10 +9,11 @@ from stepscope.viewer.store.trace import Trace
 
 _SHARED = """
     SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, parameters, names, others,
-           bool_or(is_in_graph) AS is_in_graph, bool_or(is_written) AS is_written, file, line
+           bool_or(is_in_graph) AS is_in_graph, bool_or(is_written) AS is_written, file, line,
+           coalesce(are_tensors, false) AS are_tensors
     FROM shared_parameters
     WHERE json_array_length(names) BETWEEN 1 AND parameters AND json_array_length(names) = json_array_length(others)
-    GROUP BY name, parameters, names, others, file, line ORDER BY log, file, line, names
+    GROUP BY name, parameters, names, others, file, line, are_tensors ORDER BY log, file, line, names
 """
 
 
@@ -35,6 +36,8 @@ class Shared(NamedTuple):
     """Whether the program wrote to the memory between two steps."""
     file: str | None
     line: int | None
+    are_tensors: bool
+    """Whether those that are not trained are tensors in containers, and no parameters."""
 
 
 def shared(trace: Trace) -> list[Shared]:
