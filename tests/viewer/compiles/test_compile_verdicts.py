@@ -151,10 +151,8 @@ def test_the_reason_in_a_title_and_the_line_below_it_are_of_one_recompile(opened
         log.artifact("recompile_reasons", orjson.dumps([reason]), **compile_logs.ids(0, number))
         compile_logs.metrics(begun(log, compile_logs.FORWARD, number=number), 0, number)
     (finding,) = all_findings(opened(log))
-    assert (
-        finding.title
-        == "forward (model.py:10) was recompiled 2 times: GLOBAL_STATE changed: grad_mode, and 1 other guard failed"
-    )
+    assert finding.title == "forward (model.py:10) was recompiled 2 times: grad mode changed, and 1 other guard failed"
+    assert not any("once" in said for said in finding.proof)
     assert finding.source is not None
     assert finding.source.line == 10
 
@@ -182,11 +180,33 @@ def test_a_compile_for_another_grad_mode_does_not_hide_the_size_that_changes(ope
 
 
 @pytest.mark.parametrize(
+    ("reasons", "changed", "once"),
+    [
+        (["GLOBAL_STATE changed: grad_mode "], "grad mode changed", "trains, and evaluates under torch.no_grad()"),
+        (
+            ["tensor 'x' requires_grad mismatch. expected requires_grad=0"],
+            "requires_grad of x changed from False to True",
+            "on inputs with and without gradients",
+        ),
+        (["GLOBAL_STATE changed: autocast_state num_threads "], "autocast and the number of threads changed", None),
+        (["GLOBAL_STATE changed: grad_mode ", "GLOBAL_STATE changed: grad_mode "], "grad mode changed", None),
+    ],
+)
+def test_what_a_healthy_program_compiles_once_is_said_to_be_needed(
+    opened: Opened, reasons: list[str], changed: str, once: str | None
+) -> None:
+    (finding,) = all_findings(opened(recompiled(LogBuilder(), *(f"0/0: {reason}" for reason in reasons))))
+    assert finding.title.endswith(f": {changed}")
+    assert [once is not None and once in said for said in finding.proof if "once:" in said] == [True] * bool(once)
+    assert finding.severity == "info"
+
+
+@pytest.mark.parametrize(
     ("reason", "titles"),
     [
         (
             "GLOBAL_STATE changed: grad_mode ",
-            ["forward (model.py:10) and 1 other function were recompiled: GLOBAL_STATE"],
+            ["forward (model.py:10) and 1 other function were recompiled: grad mode changed"],
         ),
         (
             "n == 1",

@@ -18,6 +18,15 @@ _MOST_VALUES = 5
 _REQUEST = re.compile(r"\.?\s*Please (?:open|file|report) an issue\b.*")
 """Request for reports of PyTorch's own bugs, which titles omit."""
 STATE = "GLOBAL_STATE changed"
+_STATES = {
+    "autocast_state": "autocast",
+    "default_dtype": "the default dtype",
+    "deterministic_algorithms": "the use of deterministic algorithms",
+    "grad_mode": "grad mode",
+    "num_threads": "the number of threads",
+}
+"""What programs call the parts of this state."""
+GRADIENTS = "requires_grad of "
 _STACKED = re.compile(r"\b___stack\d+")
 """A value that Python held on its stack at a graph break, as Dynamo names it."""
 _NO_ATTRIBUTE = re.compile(r"^'([\w.]+)' object has no attribute '(\w+)'$")
@@ -45,6 +54,16 @@ class GuardChange:
         return advice(self.source, self.values, self.guard)
 
     @property
+    def is_of_grad_mode(self) -> bool:
+        """Return whether grad mode changed alone, as for an evaluation."""
+        return self.source == f"{STATE}: grad_mode"
+
+    @property
+    def is_of_gradients(self) -> bool:
+        """Return whether an input requires gradients now, or no longer."""
+        return self.source.startswith(GRADIENTS)
+
+    @property
     def text(self) -> str:
         """Return text like ``self.step changed (0, 1, 2, … 7)``, or the guard that failed if one value is known."""
         if len(self.values) < 2:
@@ -58,6 +77,8 @@ class GuardChange:
                 return f"{ANOTHER} was compiled"
             if self.values == [EMPTY]:
                 return f"{self.source} is no longer empty"
+            if self.source.startswith(STATE):
+                return _state_text(self.source)
             if missing := _NO_ATTRIBUTE.match(self.guard):
                 value = "None" if missing[1] == "NoneType" else f"of the type {missing[1]}"
                 return f"a guard reads the attribute {missing[2]} of a value that is now {value}"
@@ -84,6 +105,12 @@ class GuardChange:
         """Return the first values and the last one."""
         first, last = self.values[: _MOST_VALUES - 1], self.values[-1]
         return ", ".join(self.values if len(self.values) <= _MOST_VALUES else [*first, f"… {last}"])
+
+
+def _state_text(source: str) -> str:
+    """Return text like ``grad mode and the default dtype changed``."""
+    parts = source.removeprefix(STATE).strip(": ").split()
+    return f"{' and '.join(_STATES.get(part, part) for part in parts) or 'a global state of PyTorch'} changed"
 
 
 def reasons_of(events: Iterable[CompileEvent]) -> list[str]:

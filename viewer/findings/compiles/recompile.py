@@ -2,20 +2,23 @@
 number of recompiles, the guards that failed, their values, and the time that the recompiles took of the run; logs in
 which the same frame recompiled for the same reasons share a finding. So do frames that were recompiled in one step for
 the same new state of PyTorch alone, such as grad mode, as at the begin of an evaluation. A frame that reached the
-recompile limit has a finding of the kind recompile_limit instead, and one whose recompiles took much of the run has
-one of the kind recompiles_each_step. A recompile for a module that was left in eval mode belongs to the finding
-left_in_eval."""
+recompile limit has a finding of the kind recompile_limit instead, and one whose recompiles took much of the run has one
+of the kind recompiles_each_step. A recompile for a module that was left in eval mode belongs to the finding
+left_in_eval. Where each frame was recompiled once, for another grad mode or another input that requires gradients, the
+finding says so, because a program that trains and evaluates, or that calls a function on inputs with and without
+gradients, needs both graphs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from stepscope.viewer.compiles.queries.compile_steps import compile_time, steps_of_compiles
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.findings.compiles.called_at_breaks import called_at_breaks
 from stepscope.viewer.findings.compiles.guard_changes import (
     STATE,
+    GuardChange,
     advice_lines,
     changes_text,
     guard_changes,
@@ -107,10 +110,23 @@ def _finding(trace: Trace, group: list[CompileEvent], logs: int) -> Timed:
             *([f"The others: {names_text(names[1:])}"] if len(names) > 1 else []),
             *(_share(count, took_ns, run_ns) if is_known else []),
             *advice_lines(changes),
+            *(_once(changes) if count == others + 1 else []),
         ],
         links=[ProofLink(f"open compile {last.compile_id}", compile_page(last.log, last.compile_id))],
         **place_of(last) | {"page": recompiles_page(last)},
     )
+
+
+def _once(changes: Sequence[GuardChange]) -> list[str]:
+    """Return why a program may need both graphs, if the state changed for which code is compiled once."""
+    if changes[0].is_of_grad_mode:
+        return ["This happened once: a program that trains, and evaluates under torch.no_grad(), needs both graphs."]
+    if changes[0].is_of_gradients:
+        return [
+            "This happened once: a program needs both graphs if it calls the function on inputs with and without"
+            " gradients, as in the first and in later layers."
+        ]
+    return []
 
 
 def _share(count: int, took_ns: int, run_ns: int) -> list[str]:
