@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from stepscope.tracer.inductor.compat import without_modes
 from stepscope.tracer.runtime.lifetimes.holders import searching
 from stepscope.tracer.runtime.lifetimes.kept_holders import Holder, described, growing
-from stepscope.tracer.runtime.lifetimes.live_tensors import Count, TensorForm, counted, live_tensors
+from stepscope.tracer.runtime.lifetimes.live_tensors import Count, TensorForm, counted, live_tensors, storages, without
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
 from stepscope.tracer.schema.memory import KeptTensors
 
@@ -46,11 +46,12 @@ class KeptSink(Protocol):
 
 
 class Look(NamedTuple):
-    """The numbers of tensors at the start of a step; no tensor itself."""
+    """The numbers of tensors at the start of a step, and the addresses of their storages; no tensor itself."""
 
     step: int
     ns: int
     counts: dict[TensorForm, Count]
+    storages: frozenset[int]
 
 
 class KeptTensorsWatch:
@@ -123,7 +124,7 @@ class KeptTensorsWatch:
         """Count the tensors; return the holders with names of those that grew, after the last look of a series."""
         with searching(), without_modes():
             groups = live_tensors(self._followed())
-            self._looks.append(Look(step, began, counted(groups)))
+            self._looks.append(Look(step, began, counted(groups), storages(groups)))
             self._looked = step
             self._longest_ns = perf_counter_ns() - began
             return self._holders(groups) if len(self._looks) == len(self._steps) else {}
@@ -137,7 +138,8 @@ class KeptTensorsWatch:
     def _holders(self, groups: dict[TensorForm, list[Any]]) -> dict[TensorForm, Holder]:
         """Return the holders with names of the forms that grew. Empties `groups`."""
         deadline = monotonic() + SECONDS
-        kept = {form: groups[form] for form in grown(self._looks)[:MOST_FORMS]}
+        old = self._looks[0].storages
+        kept = {form: without(groups[form], old) for form in grown(self._looks)[:MOST_FORMS]}
         groups.clear()  # no other tensor is held by this search
         added = {form: self._looks[-1].counts[form].tensors - _first(self._looks, form).tensors for form in kept}
         found = [(form, growing(kept.pop(form), number, deadline)) for form, number in added.items()]

@@ -63,6 +63,16 @@ def _has_memory(storage: Any, size: object) -> bool:
     return type(size) is int and type(held) is int and held > 0
 
 
+def storages(groups: dict[TensorForm, list[Any]]) -> frozenset[int]:
+    """Return the addresses of torch's storages. A storage may get the address of one that has died."""
+    return frozenset(int(one.untyped_storage()._cdata) for tensors in groups.values() for one in tensors)
+
+
+def without(tensors: list[Any], storages: Container[int]) -> list[Any]:
+    """Return the tensors whose storages have other addresses than these."""
+    return [one for one in tensors if int(one.untyped_storage()._cdata) not in storages]
+
+
 def counted(groups: dict[TensorForm, list[Any]]) -> dict[TensorForm, Count]:
     """Return the numbers of tensors and of their bytes."""
     return {

@@ -27,9 +27,10 @@ kept: Any = None
 
 @pytest.fixture(autouse=True)
 def free(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Looks may take as much of the time as they need."""
+    """Looks and searches may take as long as they need: the heap of a test process is large."""
     global kept
     monkeypatch.setattr(kept_tensors, "MOST_SHARE", 1e9)
+    monkeypatch.setattr(kept_tensors, "SECONDS", 60)
     kept = None
     yield
     kept = None

@@ -239,6 +239,16 @@ def test_results_of_a_graph_belong_to_growth(tmp_path: Path) -> None:
     assert len(written["growth"][0]["call"]) >= STEPS - 1
 
 
+def test_many_other_tensors_of_the_same_form() -> None:
+    """As the parameters of layers, which the list of an optimizer has as well."""
+    global kept
+    kept = []
+    layers = [torch.rand(SIZE) for _ in range(60)]
+    (found,) = watched(lambda n: kept.append(torch.rand(SIZE)))
+    assert (found.tensors, len(layers)) == ([66, 72, 78], 60)
+    assert found.holder == f"list of 18 in kept of {__name__}"
+
+
 def test_a_form_of_the_last_look_alone() -> None:
     global kept
     kept = []
