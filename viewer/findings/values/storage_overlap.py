@@ -1,9 +1,11 @@
 """A launch writes an argument that shares memory with an argument that it reads, and the kernel reads elements that it
 has already overwritten. The index expressions and loops of the generated source are evaluated until one element is
 found that one iteration writes and a later iteration reads. For operators that are called by name, an `out` argument
-must overlap an input; if it is another argument that they change, the finding is a warning. Nothing is reported if an
-access of either argument could not be analysed, is masked or depends on data. Kernels that the user wrote, and
-collectives, are not checked."""
+must overlap an input; if it is another argument that they change, the finding is a warning, unless it is exactly the
+argument that they read: a program may pass one tensor twice. If the graph of Dynamo shows that it passes two, of which
+the compiler has made one, as by leaving out a `clone`, the finding is critical. Nothing is reported if an access of
+either argument could not be analysed, is masked or depends on data. Kernels that the user wrote, and collectives, are
+not checked."""
 
 from __future__ import annotations
 
@@ -15,11 +17,13 @@ from typing import Any
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, program_name, rule_of
 from stepscope.viewer.findings.values.describe import lines
-from stepscope.viewer.findings.values.operations import fused, places, source_line
+from stepscope.viewer.findings.values.operations import fused, place, places, source_line
 from stepscope.viewer.findings.values.overlap import do_overlap
-from stepscope.viewer.graphs.queries.argument_facts import SharedMemory, shared_memory
+from stepscope.viewer.graphs.queries.argument_facts import SharedMemory, View, shared_memory
+from stepscope.viewer.graphs.queries.dynamo_nodes import Node
 from stepscope.viewer.graphs.queries.graphs import code_of_graph, site_rows
 from stepscope.viewer.graphs.queries.kernel_code import cut
+from stepscope.viewer.graphs.queries.separate_tensors import separate_tensor
 from stepscope.viewer.graphs.rows import SiteRow
 from stepscope.viewer.kernel_source.access_bounds import item_bytes
 from stepscope.viewer.kernel_source.element_access import Accesses, ElementAccess
@@ -45,6 +49,8 @@ class _Verdict:
     why: str
     read_at: list[str]
     written_at: list[str]
+    separate: tuple[View, Node] | None = None
+    """The argument for which the program passes a tensor of its own, and this tensor."""
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -64,6 +70,7 @@ class _Kernels:
     """Accesses of kernels, each read once."""
 
     def __init__(self, trace: Trace) -> None:
+        self.trace = trace
         self._code = cache(partial(code_of_graph, trace))
         self._kernels: dict[tuple[int, str], Accesses | None] = {}
 
@@ -92,9 +99,22 @@ def _judge_pair(pair: SharedMemory, kernels: _Kernels) -> _Verdict | None:
         return _judge_kernel(pair, kernels)
     if pair.written.parameter == "out" and pair.written.role == "out":
         return _Verdict(pair, "critical", "the output of an operator overlaps its input", [], [])
-    if pair.written.role == "inout" and pair.read.form != pair.written.form:
+    if pair.written.role != "inout":
+        return None
+    if pair.read.form != pair.written.form:
         return _Verdict(pair, "warning", "an operator writes an argument that overlaps another one", [], [])
-    return None
+    return _judge_merged(pair, kernels.trace) if pair.kind == "fallback" else None
+
+
+def _judge_merged(pair: SharedMemory, trace: Trace) -> _Verdict | None:
+    """Judge an operator that gets one tensor twice."""
+    (site,) = site_rows(trace, [pair.site])
+    separate = separate_tensor(trace, pair, source_line(site))
+    if separate is None:
+        return None
+    view, tensor = separate
+    why = f"The program passes {tensor.name}{place(tensor.source)}, which has memory of its own, as {view.parameter}"
+    return _Verdict(pair, "critical", why, [], [], separate)
 
 
 def _judge_kernel(pair: SharedMemory, kernels: _Kernels) -> _Verdict | None:
@@ -174,6 +194,11 @@ def _title(trace: Trace, verdict: _Verdict, site: SiteRow) -> str:
     """Return a sentence such as ``x is overwritten while it is still read, by flip and add fused into one kernel``."""
     pair = verdict.pair
     read, written = (program_name(trace, pair.graph, _viewed(view.name)) for view in (pair.read, pair.written))
+    if verdict.separate is not None:
+        return (
+            f"{fused(site)}{places(site)} gets {written} both as {pair.read.parameter} and as"
+            f" {pair.written.parameter}, which it changes, although the program passes two tensors"
+        )
     verb = "is" if verdict.severity == "critical" else "may be"
     who = read if read == written else f"Input {read}, which shares memory with output {written},"
     return f"{who} {verb} overwritten while it is still read, by {fused(site)}{places(site)}"
