@@ -232,6 +232,20 @@ def replicated(folder: Path) -> None:
     assert run(folder, *stepscope, *launcher, *program, autoload=True) == 0
 
 
+def bypassing(folder: Path) -> None:
+    """Two ranks train the module in a DistributedDataParallel without a call of it."""
+    program = folder / "bypassing.py"
+    program.write_text(
+        "import torch, torch.distributed as dist; dist.init_process_group('gloo'); net = torch.nn.Linear(4, 4)\n"
+        "ddp = torch.nn.parallel.DistributedDataParallel(net); f, x = torch.compile(ddp.module), torch.ones(2, 4)\n"
+        "o = torch.optim.SGD(net.parameters(), lr=0.1); [(f(x).sum().backward(), o.step()) for _ in range(6)]\n"
+        "dist.barrier(); dist.destroy_process_group()"
+    )
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    stepscope = [sys.executable, "-m", "stepscope", "run", "-o", str(folder / "trace"), "--"]
+    assert run(folder, *stepscope, *launcher, str(program), autoload=True) == 0
+
+
 def clobbered(folder: Path) -> None:
     """A launch whose input was changed, as the judge of a wrapper with such a fault writes it."""
     folder.joinpath("trace").mkdir()
@@ -267,6 +281,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "cpp": (cpp, "run graph cpp_code output_code_N steps launches skipped end"),
     "judged": (judged, "run graph judged_call judged_buffer saved_tensor end"),
     "clobbered": (clobbered, "clobbered_input"),
+    "bypassing": (bypassing, "run graph launches unaveraged_gradients end"),
     "replicated": (replicated, "run graph replicated_parameters launches values end"),
     "read live": (read_live, "run graph steps launches values end"),
 }

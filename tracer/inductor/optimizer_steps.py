@@ -18,8 +18,10 @@ from stepscope.tracer.inductor.lost_updates import UpdateWatch
 from stepscope.tracer.inductor.misplaced_clipping import ClippingWatch
 from stepscope.tracer.inductor.missing_gradients import GradientWatch
 from stepscope.tracer.inductor.shared_parameters import SharedWatch
+from stepscope.tracer.inductor.unaveraged_gradients import AveragingWatch
 from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
 from stepscope.tracer.runtime.program_frames import calling_place
+from stepscope.tracer.schema.graphs import UnaveragedGradients
 from stepscope.tracer.schema.steps import (
     ChangedHooks,
     ClearedGradients,
@@ -43,6 +45,7 @@ OptimizerRecord = (
     | MisplacedClipping
     | MissingGradients
     | SharedParameters
+    | UnaveragedGradients
     | UntrainedParameters
 )
 LEAST_NS = 1_000_000
@@ -53,7 +56,8 @@ class OptimizerSteps:
     """Calls a function at each end of an optimizer's `step`, and another one with the records of long steps, of
     learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer, of those whose
     memory others share, of hooks that change after the compile, of clipping that has no effect on a step or happens
-    before unscaling and, in the end, of gradients that were kept, or cleared before a step used them."""
+    before unscaling, of gradients that DistributedDataParallel does not average and, in the end, of gradients that were
+    kept, or cleared before a step used them."""
 
     def __init__(
         self,
@@ -69,7 +73,7 @@ class OptimizerSteps:
         self._rates = RateWatch(write, failed)
         self._updates, self._missing = UpdateWatch(write, failed), GradientWatch(write, failed)
         self._untrained, self._shared = UntrainedWatch(write, failed), SharedWatch(write, failed)
-        self._hooks = HooksWatch(write, failed)
+        self._hooks, self._averaging = HooksWatch(write, failed), AveragingWatch(write, failed)
         self._clipping = ClippingWatch(write, failed)
         self._clearing = ClearingCalls(self._clears, self._has_cleared)
         self._clips = ClippingCalls(self._clipping)
@@ -124,6 +128,7 @@ class OptimizerSteps:
         self._clipping.begins(optimizer)
         if not _has_closure(args, kwargs):  # else it calls graphs
             self._missing.begins(optimizer)
+            self._averaging.begins(optimizer)
             self._untrained.begins(optimizer)
             self._shared.begins(optimizer)
             self._updates.begins(optimizer)

@@ -42,6 +42,7 @@ _CLEARED = "gradients that are cleared before they are used"
 _PROFILE = "operators of profiled steps"
 _CALLED = "whether a program without compiles has called torch.compile"
 _HOOKS = "hooks that change after the compile"
+_AVERAGING = "gradients that DistributedDataParallel does not average"
 _CLIPPING = "gradients that are clipped too late or while they are scaled"
 
 PRIVATE_NAMES = (
@@ -124,6 +125,13 @@ PRIVATE_NAMES = (
     PrivateName("torch._compile._disable_dynamo", _CLEARED),
     PrivateName("torch._guards.TracingContext", _FROZEN, ("try_get", "params_flat_unwrap_subclasses")),
     PrivateName("torch.nn.parallel.DistributedDataParallel", "replicated parameters", ("_comm_hooks",)),
+    PrivateName(
+        "torch.nn.parallel.DistributedDataParallel",
+        _AVERAGING,
+        ("_lazy_init_ran", "_use_python_reducer", "_delay_all_reduce_all_params"),
+    ),
+    PrivateName("torch.distributed.distributed_c10d._world", _AVERAGING, ("pg_map",)),
+    PrivateName("torch.distributed.ProcessGroup", _AVERAGING, ("_get_sequence_number_for_group",)),
     PrivateName("torch._dynamo.symbolic_convert.InstructionTranslator", _HOOKS, ("current_tx",)),
     PrivateName("torch._dynamo.side_effects.SideEffects", _HOOKS, ("keepalive",)),
     PrivateName("torch._dynamo.output_graph.OutputGraph", "graphs of backends other than Inductor"),

@@ -6,7 +6,7 @@ The recorder may start after the model was wrapped, so that its wrapper is looke
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -29,7 +29,7 @@ def replicated(module: Any, compile_id: str | None) -> list[ReplicatedParameters
         return []
     inputs = {id(one): expression for expression, one in inputs_of_class(module, torch.nn.Parameter)}
     buffers = {id(one): expression for expression, one in inputs_of_class(module, torch.Tensor)}
-    found = [_of(wrapper, inputs, buffers, compile_id) for wrapper in _wrappers(inputs)]
+    found = [_of(wrapper, inputs, buffers, compile_id) for wrapper in wrappers(inputs.keys())]
     return [record for record in found if record is not None]
 
 
@@ -42,11 +42,11 @@ def inputs_of_class(module: Any, kind: type) -> Iterator[tuple[str, Any]]:
             yield str(name() if callable(name) else name), given.example
 
 
-def _wrappers(inputs: Mapping[int, str]) -> list[torch.nn.parallel.DistributedDataParallel]:
-    """Return all wrappers. They are searched for only if those that are known lack one of the parameters, because a
-    search looks at every object of the program."""
+def wrappers(parameters: Set[int]) -> list[torch.nn.parallel.DistributedDataParallel]:
+    """Return all wrappers. They are searched for only if those that are known lack one of the parameters, which are
+    given by `id`, because a search looks at every object of the program."""
     wrapped = {id(one) for wrapper in _known for one in wrapper.module.parameters()}
-    if not inputs.keys() <= wrapped:
+    if not parameters <= wrapped:
         kind = torch.nn.parallel.DistributedDataParallel
         _known.update(one for one in gc.get_objects() if issubclass(type(one), kind))
     return [*_known]

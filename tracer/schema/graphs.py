@@ -218,3 +218,28 @@ class ReplicatedParameters(Record):
     buffer_expressions: list[str] = field(default_factory=list)
     """The same for the inputs that are buffers which DistributedDataParallel is told not to broadcast."""
     buffers: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class UnaveragedGradients(Record):
+    """A module in a `DistributedDataParallel` whose `forward` was never called, so that it averages no gradients, while
+    an optimizer of `torch.optim` trains the module. The program may average gradients or parameters by itself."""
+
+    KIND: ClassVar[str] = "unaveraged_gradients"
+    TABLE: ClassVar[str | None] = "unaveraged_gradients"
+
+    name: str
+    """The class of the optimizer."""
+    steps: int
+    """The number of steps that it had made."""
+    module: str
+    """The class of the module."""
+    ranks: list[int]
+    """The ranks of the process group over which gradients were to be averaged."""
+    digest: str
+    """A digest of some elements of the parameters, which is equal on ranks that hold the same ones."""
+    collectives: int | None
+    """The number of collectives that the process had called since the first step; None if it is not known."""
+    file: str | None
+    """The place in the program that calls `step`."""
+    line: int | None

@@ -158,6 +158,14 @@ CREATE TABLE replicated_parameters (
     wrapper BIGINT,                  -- number of the DistributedDataParallel in its process; NULL in older logs
     buffer_expressions VARCHAR, buffers VARCHAR -- the same for buffers that are not broadcast
 );
+-- Modules in a DistributedDataParallel that an optimizer trains although its forward was never called.
+CREATE TABLE unaveraged_gradients (
+    log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, module VARCHAR,
+    ranks VARCHAR,                   -- JSON list of the ranks of the process group
+    digest VARCHAR,                  -- of elements of the parameters
+    collectives BIGINT,              -- called since the first step; NULL if not known
+    file VARCHAR, line BIGINT        -- the place that calls step
+);
 CREATE TABLE changed_frozen_weights ( -- weights of which freezing made constants, and which changed later
     log BIGINT, time_unix_ns BIGINT, compile_id VARCHAR, name VARCHAR,
     ns BIGINT                        -- begin of the first call after the change; NULL if it was not seen

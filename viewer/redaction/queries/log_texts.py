@@ -24,7 +24,7 @@ _COLUMNS = {
         "untrained_parameters.file", "shared_parameters.file", "cleared_gradients.file",
         "cleared_gradients.zero_grad_file", "missing_gradients.zero_grad_file",
         "kept_tensors.file", "changed_hooks.file", "misplaced_clipping.file",
-        "misplaced_clipping.clip_file",
+        "misplaced_clipping.clip_file", "unaveraged_gradients.file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
@@ -36,6 +36,7 @@ _COLUMNS = {
         "untrained_parameters.name", "untrained_parameters.container", "untrained_parameters.names",
         "shared_parameters.name", "shared_parameters.names", "shared_parameters.others", "cleared_gradients.name",
         "changed_hooks.name", "changed_hooks.module", "misplaced_clipping.name",
+        "unaveraged_gradients.name", "unaveraged_gradients.module",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
     "environment": ("process_ends.environment",),
