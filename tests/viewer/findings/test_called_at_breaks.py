@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +11,14 @@ import pytest
 from stepscope.viewer.compiles.queries.events import is_own
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
+from tests.logs.rank_logs import write
 from tests.logs.synthetic import LogBuilder
 
 Open = Callable[[LogBuilder | bytes], Trace]
 LIBRARY = "/usr/lib/python3.11/logging/__init__.py"
+TORCH = "/env/lib/python3.11/site-packages/torch/_dynamo/external_utils.py"
 FILES = {"/src/train.py": 7, "/src/model.py": 8, LIBRARY: 9}
 Line = tuple[str, int, str]
 TRAIN, MODEL, CALL = ("/src/train.py", 20, "main"), ("/src/model.py", 10, "forward"), ("/src/model.py", 12, "forward")
@@ -25,7 +29,7 @@ def broken(
 ) -> None:
     """Add a compile of the last function of a stack, in which the graph breaks at a line, after a guard failed."""
     ids: Any = {"frame_id": frame, "frame_compile_id": number, "attempt": 0}
-    frames = [{"line": at, "name": name, "filename": FILES[file], "loc": ""} for file, at, name in stack]
+    frames = [{"line": at, "name": name, "filename": {**FILES, TORCH: 10}[file], "loc": ""} for file, at, name in stack]
     log.torch("dynamo_start", {"stack": frames}, **ids)
     file, at, name = line
     reason = f'Call of {name}\n\nUser code traceback:\n  File "{file}", line {at}, in {name}\n    call()\n\n'
@@ -63,14 +67,16 @@ def test_functions_that_are_called_at_the_line_of_a_break_are_told_with_it(opene
     broken(log, 2, 1, [TRAIN, CALL, EMIT], (LIBRARY, 201, "emit"), "now == 1.5")
     (finding,) = found(opened(log))
     assert finding.title == "Graph break in forward (model.py:10): Call of forward"
-    assert finding.proof[0] == "Dynamo also breaks graphs in library functions that are called there: info and emit."
+    assert finding.proof[0].endswith(
+        " libraries that run during this call: info (__init__.py:100) and emit (__init__.py:200)."
+    )
 
 
 def test_a_library_function_that_is_told_at_the_line_where_it_is_called(opened: Open) -> None:
     """As the wrapper of an optimizer's step, of whose own lines the traceback has none."""
     (finding,) = found(opened(program(([TRAIN, EMIT], (*CALL[:2], "emit")))))
     assert finding.title == "Graph break in forward (model.py:10): Call of forward"
-    assert finding.proof[0] == "Dynamo also breaks graphs in library functions that are called there: emit."
+    assert finding.proof[0].endswith(" that run during this call: emit (__init__.py:200).")
 
 
 @pytest.mark.parametrize(("ms", "severity"), [(900, "info"), (1100, "warning")])
@@ -118,6 +124,26 @@ def test_library_functions_that_are_called_elsewhere_have_findings_of_their_own(
     other = ("/src/train.py", 30, "evaluate")
     _, finding = found(opened(program(([other, ("/src/train.py", 31, "log"), EMIT], (LIBRARY, 201, "emit")))))
     assert finding.title.startswith("Graph break in emit (__init__.py:200), called at train.py:31")
+
+
+def test_a_break_in_code_of_pytorch_is_said_to_be_none_of_the_program(opened: Open) -> None:
+    log = LogBuilder()
+    for file, number in [*FILES.items(), (TORCH, 10)]:
+        log.torch("str", [file, number])
+    broken(log, 0, 0, [TRAIN, (TORCH, 40, "inner")], (*TRAIN[:2], "main"))
+    broken(log, 1, 0, [TRAIN, MODEL], CALL)
+    of_torch, of_program = found(opened(log))
+    assert of_torch.title.startswith("Graph break in inner (external_utils.py:40), called at train.py:20: ")
+    assert any(said.startswith("The break is in PyTorch's own code") for said in of_torch.proof)
+    assert not any(said.startswith("The break is in PyTorch's own code") for said in of_program.proof)
+    assert of_torch.severity == of_program.severity == "info"
+
+
+def test_a_break_of_several_ranks_is_told_of_none_of_them(tmp_path: Path) -> None:
+    with open_trace(write(tmp_path, {rank: program() for rank in (0, 1)})) as trace:
+        (finding,) = found(trace)
+    assert finding.title == "Graph break in forward (model.py:10) in 2 logs: Call of forward"
+    assert (finding.rank, finding.log, finding.evidence["logs"]) == (None, None, 2)
 
 
 def test_functions_of_the_program_have_findings_of_their_own(opened: Open) -> None:

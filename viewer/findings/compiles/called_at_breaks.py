@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stepscope.viewer.compiles.queries.break_text import explanation_of_names
 from stepscope.viewer.compiles.queries.compile_steps import compile_time
-from stepscope.viewer.compiles.queries.events import CompileEvent, is_own, resumed_line
+from stepscope.viewer.compiles.queries.events import CompileEvent, is_own, resumed_line, resumed_name
 from stepscope.viewer.findings.evidence import Evidence, grouped
 from stepscope.viewer.speed.queries.runs import run_splits
 from stepscope.viewer.store.trace import Trace
@@ -24,6 +24,7 @@ _HELD = re.compile(r"\bbecause L\['___stack\d+'\] got deallocated")
 """What PyTorch says where code was compiled for an object that Python held on its stack, and this object is gone."""
 _KINDS = ("graph_break", "recompile", "recompile_limit")
 _MOST_NAMES = 4
+_ALSO = "Graphs also break in functions of PyTorch, Python or other libraries that run during this call"
 _ANEW = ": this code is compiled for an object that each call makes before the break"
 
 
@@ -113,8 +114,8 @@ class Called(NamedTuple):
 
 
 def what_is_called(trace: Trace, events: Sequence[CompileEvent]) -> Called:
-    broken = _functions(event for event in events if event.kind == "graph_break")
-    found = [f"Dynamo also breaks graphs in library functions that are called there: {broken}."] if broken else []
+    names = dict.fromkeys(resumed_name(event.frame) for event in events if event.kind == "graph_break" and event.frame)
+    found = [f"{_ALSO}: {_shown(list(names))}."] if names else []
     again = [event for event in events if event.kind == "recompile"]
     resumed = [event for event in again if is_own(event.frame_file or "")]
     called = [event for event in again if not is_own(event.frame_file or "")]
@@ -145,7 +146,10 @@ def explained(event: CompileEvent) -> list[str]:
 
 def _functions(events: Iterable[CompileEvent]) -> str:
     names = [match[1] for event in events if (match := _FUNCTION.match(event.frame or ""))]
-    known = list(dict.fromkeys(names))
+    return _shown(list(dict.fromkeys(names)))
+
+
+def _shown(known: list[str]) -> str:
     shown = known[:_MOST_NAMES]
     if len(known) > _MOST_NAMES:
         return f"{', '.join(shown)} and {len(known) - _MOST_NAMES} more"

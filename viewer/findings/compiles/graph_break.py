@@ -13,7 +13,8 @@ like this or was left without operators, so that torch.compile had no effect the
 medians of the time of a step and of its part outside of optimizers of torch.optim and of waiting for a DataLoader, if
 there are four steps. For other breaks it gives the share of a typical step that the host work at the break takes; for
 one where Python runs the whole function, it gives the share of the time between the calls of compiled graphs in which
-the function runs."""
+the function runs. A break in code of PyTorch that the program calls is said to be one, because the program cannot
+change that code. A break that several logs have, such as those of ranks, belongs to none of them."""
 
 from __future__ import annotations
 
@@ -32,6 +33,8 @@ from stepscope.viewer.findings.evidence import (
     attributes,
     compile_page,
     grouped,
+    in_logs,
+    logs_of,
     place_of,
     rule_of,
     times,
@@ -39,6 +42,7 @@ from stepscope.viewer.findings.evidence import (
 from stepscope.viewer.findings.speed.costly_gaps import gaps_with_fallbacks
 from stepscope.viewer.findings.speed.costs import LEAST_STEPS, amount, facts_of, steady_runs
 from stepscope.viewer.findings.speed.hot_breaks import hot_breaks
+from stepscope.viewer.ingest.torch_trace.torch_text import is_of_torch
 from stepscope.viewer.memory.queries.graphs import has_lifetimes
 from stepscope.viewer.overview.rows import Finding, ProofLink, Severity
 from stepscope.viewer.speed.queries.plain_steps import PlainSteps, plain_steps
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
 SUMMARY = "A function was split at a graph break"
 
 _MOST_PROOFS = 2
+_OF_TORCH = "The break is in PyTorch's own code, which this line calls; the program does not cause it."
 _Place = tuple[str | None, int | None]
 
 
@@ -81,7 +86,7 @@ def find(evidence: Evidence) -> list[Timed]:
         if place not in costly:
             there = what_is_called(evidence.trace, called.events.get(place, ()))
             severity: Severity = "warning" if there.is_costly else finding.severity
-            proof = [*finding.proof, *explained(group[0]), *there.proof]
+            proof = [*finding.proof, *explained(group[0]), *_of_torch(group[0]), *there.proof]
             found.append((time_ns, replace(finding, severity=severity, proof=proof)))
         elif finding.proof:
             found.append((time_ns, finding))
@@ -137,6 +142,9 @@ def _finding(
 ) -> Timed:
     first = group[0]
     compiles = dict.fromkeys((event.log, event.compile_id) for event in group)
+    by_log = Counter(log for log, _ in compiles)
+    in_each = times(max(by_log.values())) + in_logs(len(by_log))
+    of_log = {} if len(by_log) == 1 else {"rank": None, "log": None}
     held = [one for one in all_held or () if (one.log, one.compile_id) in compiles]
     is_all, steps = first.log in plain, plain.get(first.log)
     steps = steps if steps is not None and steps.steps >= LEAST_STEPS else None
@@ -145,10 +153,11 @@ def _finding(
     return first.time_ns, Finding(
         kind="graph_break",
         severity="warning" if is_all else "info",
-        title=f"Graph break in {first.name}{times(len(compiles))}: {first.cause}{whole}{_holds(held)}",
+        title=f"Graph break in {first.name}{in_each}: {first.cause}{whole}{_holds(held)}",
         rule=rule_of(__doc__),
         evidence={
             "breaks": len(compiles),
+            **logs_of(len(by_log)),
             "compile_ids": list(dict.fromkeys(compile_id for _, compile_id in compiles))[:MOST_EXAMPLES],
             "explanation": first.text[:2000],
             "held_bytes": None if all_held is None else _bytes(_made(held)),
@@ -162,12 +171,18 @@ def _finding(
             ProofLink(f"open compile {first.compile_id}", compile_page(first.log, first.compile_id)),
             *_memory(held),
         ],
-        **{**place_of(first), "page": f"/graph-breaks?break={first.record}"},
+        **{**place_of(first), **of_log, "page": f"/graph-breaks?break={first.record}"},
     )
 
 
 def _share(steps: PlainSteps | None) -> list[str]:
     return [f"Work of the program that is not compiled takes {amount(steps.part_ns, steps.step_ns)}."] if steps else []
+
+
+def _of_torch(event: CompileEvent) -> list[str]:
+    """Return that a break is in PyTorch's own code, if the program's line only calls the function that breaks."""
+    is_called = event.caller is not None and event.caller == (event.file, event.line)
+    return [_OF_TORCH] if is_called and is_of_torch(event.frame_file or "") else []
 
 
 def _part(part: _Part | None) -> list[str]:
