@@ -31,7 +31,7 @@ CLONE = 'before: "f32[8][1]cpu" = l_x_.clone()'
 CALL = "scan_default = torch.ops.own.scan.default({});  before = scan_default = None"
 
 
-def found(opened: Open, before: str, call: str, *, has_graph: bool = True) -> list[Finding]:
+def found(opened: Open, before: str, call: str, *, has_graph: bool = True, line: int = 12) -> list[Finding]:
     log = LogBuilder().record(run())
     compile_records(log)
     here = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
@@ -40,7 +40,7 @@ def found(opened: Open, before: str, call: str, *, has_graph: bool = True) -> li
     arguments = [Argument("arg0_1", "in", "arg0_1", "src"), Argument("arg0_1", "inout", "arg0_1", "out")]
     site = LaunchSite(0, "call", 3, "torch.ops.own.scan.default", "fallback", arguments, [])
     log.record(Graph(0, "cwrapper", "0/0", "0_inference", "inference", False, False, ["call"], [site], []))
-    frames = [Frame("/src/model.py", 12, "forward", "scan(before, x)")]
+    frames = [Frame("/src/model.py", line, "forward", "scan(before, x)")]
     log.record(Provenance(0, frames, [SiteProvenance(0, [[0]], ["own.scan"])]))
     columns = Calls([0], [0], [0], [0], [1], [None], [6_000_000_000], [900], [1], ["ok"])
     log.record(Launches(columns, [0], [6_000_000_100], [6_000_000_200])).record(End("exit", 7_000_000_000))
@@ -90,6 +90,11 @@ def test_one_tensor_where_the_program_passes_two(
 )
 def test_one_tensor_that_the_program_may_pass_twice(opened: Open, before: str, call: str) -> None:
     assert found(opened, before, call) == []
+
+
+@pytest.mark.parametrize(("call", "count"), [("before, l_x_", 1), ("l_x_, l_x_", 0)])
+def test_code_from_a_cache_names_the_line_of_equal_code(opened: Open, call: str, count: int) -> None:
+    assert len(found(opened, CLONE, CALL.format(call), line=5)) == count
 
 
 def test_a_log_without_the_graph_of_dynamo(opened: Open) -> None:

@@ -30,20 +30,25 @@ _OF_FIRST = {
 
 def separate_tensor(trace: Trace, pair: SharedMemory, source: SourceLine | None) -> tuple[View, Node] | None:
     """Return the argument of the pair for which the program makes a tensor in memory of its own, and this tensor, if
-    each call of the operator at this line gets two tensors that cannot share memory."""
+    each call of the operator at this line gets two tensors that cannot share memory. If no call is at this line, as
+    that of equal code from a cache, all calls of the graph count."""
     record = sql.number(trace, _GRAPH, [pair.graph])
-    if source is None or record is None:
+    if record is None:
         return None
     operator = pair.kernel.removesuffix(".default")
-    found = [
-        _separate(pair, node, function.nodes)
+    calls = [
+        (node, function.nodes)
         for function in functions_of(trace, record)
         for node in function.nodes.values()
         if node.text.startswith((f"{operator}.", f"{operator}("))
-        and node.source is not None
-        and (node.source.file, node.source.line) == (source.file, source.line)
     ]
+    of_line = [call for call in calls if _place(call[0].source) == _place(source)]
+    found = [_separate(pair, *call) for call in of_line or calls]
     return found[0] if found and all(found) else None
+
+
+def _place(source: SourceLine | None) -> tuple[str, int] | None:
+    return (source.file, source.line) if source is not None else None
 
 
 def _separate(pair: SharedMemory, call: Node, nodes: Nodes) -> tuple[View, Node] | None:
