@@ -79,6 +79,7 @@ def test_activations_that_are_recomputed_with_other_values_are_named(sick: list[
     assert other["severity"] == "critical"
     assert "dropout" in other["title"]
     assert other["evidence"]["calls"] == 4
+    assert re.search(r"calls this function at known_program\.py:\d+: x = checkpoint\(block", other["proof"][0])
     again = the_one(sick, "other_recomputation", "The backward pass of noisy (known_program.py:")
     assert " draws new random numbers (known_program.py:" in again["title"]
     assert again["source"]["code"] == "return torch.nn.functional.dropout(torch.relu(layer(x)))"

@@ -9,6 +9,7 @@ from stepscope.tracer.schema.graphs import Provenance, SiteProvenance
 from stepscope.tracer.schema.process_ends import Frame
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.graphs.rows import SourceLine
+from stepscope.viewer.ingest.torch_trace.model_lines import model_lines
 from stepscope.viewer.ingest.torch_trace.torch_text import UserFrame, caller_of
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder, calls, compile_records, graph, run
@@ -36,6 +37,12 @@ def test_modules_and_the_call_stand_where_no_line_is_known(opened: Open) -> None
 def test_many_modules_are_counted(opened: Open) -> None:
     found = lines(opened, [f"Sequential.{i} (Linear)" for i in range(1006)])
     assert any(", 1,002 more, called by: " in line.code for stacks in found for line in stacks[0])
+
+
+def test_a_caller_whose_code_is_unknown_is_said_to_call_nothing() -> None:
+    provenance = Provenance(0, [], [SiteProvenance(2, [], [], ["Dropout"])])
+    found = model_lines(provenance, [1, 2], UserFrame("/src/model.py", 17, "forward", ""))
+    assert [(line.line, line.code) for site in (1, 2) for line in found[site][0]] == [(17, ""), (17, "Dropout")]
 
 
 def test_the_caller_is_the_last_frame_that_is_not_of_torch() -> None:

@@ -174,9 +174,13 @@ def _changes(trace: Trace, graph: int) -> list[int]:
     return [call for (call,) in sql.rows(trace, _CHANGES, [graph])] if sql.has_rows(trace, "tensors") else []
 
 
+def sites_of_graph(trace: Trace, graph: int) -> list[int]:
+    """Return the launch sites of a graph in their order."""
+    return [site for (site,) in sql.rows(trace, "SELECT site FROM sites WHERE graph = ? ORDER BY site", [graph])]
+
+
 def _sites_of_graph(trace: Trace, graph: int, local_call: int) -> dict[int, SiteRow]:
-    sites = [site for (site,) in sql.rows(trace, "SELECT site FROM sites WHERE graph = ?", [graph])]
-    rows = _site_rows(trace, sites, local_call)
+    rows = _site_rows(trace, sites_of_graph(trace, graph), local_call)
     return {row.site: row for row in with_program_names(trace, rows)}
 
 

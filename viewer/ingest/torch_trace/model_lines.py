@@ -75,4 +75,6 @@ def _called(caller: UserFrame, modules: list[str]) -> ModelLine:
     named = modules[:MOST_MODULES]
     if len(modules) > MOST_MODULES:
         named.append(f"{len(modules) - MOST_MODULES:,} more")
-    return replace(_line(caller), code=f"{', '.join([*named, 'called by'])}: {caller.code}")
+    if caller.code:
+        named = [f"{', '.join([*named, 'called by'])}: {caller.code}"]
+    return replace(_line(caller), code=", ".join(named))
