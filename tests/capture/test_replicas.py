@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,11 @@ def test_gradients_that_are_not_averaged_drift_after_their_step(tmp_path: Path) 
     assert finding["step"] == FIRST_WRONG + 1
     assert finding["evidence"]["differing_ranks"] == [0, 1]
     assert finding["evidence"]["parameters"] == 6
+    step, position = FIRST_WRONG + 1, finding["evidence"]["launch_in_step"]
+    for rank, said in enumerate(sorted(finding["proof"][:2])):
+        place = re.fullmatch(rf"rank {rank}: .+, at launch \d+, the (\d+)\w\w of (\d+) launches of step {step}", said)
+        assert place is not None, said
+        assert int(place[1]) == position <= int(place[2])
 
 
 def test_a_step_that_an_optimizer_made_on_one_rank_alone(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from stepscope.viewer.ranks.queries.replicas import (
     unwrapped_replicas,
 )
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import plural
+from stepscope.viewer.text.formats import nth, plural
 from stepscope.viewer.values.queries.nonfinite import launch_place
 from stepscope.viewer.values.queries.values import has_values, values_of
 
@@ -80,6 +80,7 @@ def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], alike: 
             "parameters": len(found),
             "other_parameters": names_text([one[0].parameter for one in found[1:]]),
             "training_step": here.place,
+            "launch_in_step": where.ordinal,
             "parameters_that_stay_equal": alike,
             "is_of_skipped_step": unlike is not None,
         },
@@ -149,4 +150,9 @@ def _title(what: str, odd: list[int], count: int, is_split: bool, here: Replica)
 
 
 def _content(trace: Trace, name: str, replica: Replica, rank: int | None) -> str:
-    return f"rank {rank}: {describe(name, values_of(trace, [replica.value])[replica.value])}"
+    said = f"rank {rank}: {describe(name, values_of(trace, [replica.value])[replica.value])}"
+    where = launch_place(trace, replica.launch)
+    if where.ordinal is None or where.of is None:
+        return said
+    position = f"the {nth(where.ordinal)} of {plural(where.of, 'launch')} of step {where.step}"
+    return f"{said}, at launch {where.launch}, {position}"
