@@ -293,9 +293,10 @@ class KeptTensors(Record):
 
 @dataclass(frozen=True)
 class Growth(Record):
-    """The storages that steps have left alive when the recording ends, as columns.
+    """The storages that steps have left alive when the recording ends, or when a step begins, as columns.
 
-    These are the storages that were allocated by a compiled call of an earlier step and are still alive.
+    These are the storages that were allocated by a compiled call of an earlier step and are still alive; when a step
+    begins, the last ones of each place that the program holds.
     """
 
     KIND: ClassVar[str] = "growth"
@@ -309,6 +310,8 @@ class Growth(Record):
     tensor_bytes: list[int | None] = field(default_factory=list)
     """The bytes of the elements that tensors show which were found in the storage; None if none was searched or found.
     They are less than the storage's bytes if only views of a part are left. Older logs have an empty list."""
+    at_step: int | None = None
+    """The step that begins; None if the recording ends."""
 
 
 @dataclass(frozen=True)

@@ -515,7 +515,8 @@ CREATE TABLE memory_step_mismatches ( -- mismatches that checks in generated cod
 );
 CREATE TABLE left_behind (
     log BIGINT, call BIGINT, storage BIGINT, layout BIGINT, holders VARCHAR, freed_by_collection BOOLEAN,
-    tensor_bytes BIGINT              -- of the elements that the tensors left in it show; NULL if unknown
+    tensor_bytes BIGINT,             -- of the elements that the tensors left in it show; NULL if unknown
+    at_step BIGINT                   -- the step before which it was looked at; NULL if the recording ended
 );
 CREATE TABLE recompute_mismatches (  -- the record has the figures
     recompute BIGINT, log BIGINT, record BIGINT, time_unix_ns BIGINT, compile_id VARCHAR,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -45,6 +46,15 @@ def test_growth_of_a_run_that_was_killed(opened: Open) -> None:
     assert (finding.evidence["holders"], finding.evidence["freed_by_collection"]) == ([], None)
     assert (finding.evidence["storage_bytes"], finding.evidence["last_step"]) == (5 * 64, 4)
     assert summary(trace)["memory"]["growth_bytes_per_step"] == 64
+
+
+def test_what_held_the_results_of_a_run_that_was_killed(opened: Open) -> None:
+    log = training(6, keep=99, end=False)
+    log.record(replace(growth([(4, 4), (6, 4)], ["list of 4 in keep of __main__"], freed=None), at_step=5))
+    (finding,) = growth_in(trace := opened(log))
+    assert finding.title.endswith(" stays alive after each step and is held by a list of 4 in keep of __main__")
+    assert finding.evidence["storages"] == 5
+    assert left_behind(trace) is not None
 
 
 @pytest.mark.parametrize("keep", [0, 1, 2, 4])

@@ -1,4 +1,4 @@
-"""Finds the storages that steps have left alive, once, when a recording ends."""
+"""Finds the storages that steps have left alive, when a recording ends and in a few steps before."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from stepscope.tracer.schema.memory import Growth
 
 LEAST_STEPS = 3
 MOST_ROWS = 10_000
-SECONDS = 6.0
-"""Longest search for holders, which happens once and may have to share the machine with other processes."""
+SECONDS, SECONDS_OF_STEP = 6.0, 1.0
+"""Longest search for holders at the end, which happens once and may have to share the machine with other processes, and
+in a step."""
+LEAST_SO_FAR, LEAST_BYTES = 6, 1 << 20
+"""Least number of steps that have left storages of one place, and of their bytes, for a search in a step."""
 LAST_FEW = 2
 """Number of latest storages of each place whose holders are searched."""
 
@@ -40,7 +43,7 @@ def find_growth(live: Iterable[LiveStorage], last_step: int) -> Growth:
     if not found:
         return Growth([], [], [], [], [])
     looked_at = [one for group in groups for one in group[-LAST_FEW:]][:MOST_STORAGES]
-    held = _holders(looked_at)
+    held = _holders(looked_at, SECONDS)
     is_collected = not gc.get_freeze_count()
     if is_collected:
         gc.collect()
@@ -51,6 +54,31 @@ def find_growth(live: Iterable[LiveStorage], last_step: int) -> Growth:
         freed_by_collection=[one.reference() is None if is_collected else None for one in found],
         tensor_bytes=[held[id(one)].tensor_bytes or None if id(one) in held else None for one in found],
     )
+
+
+def growth_so_far(tracker: Tracker, step: int) -> list[Growth]:
+    """Return the record of the storages that many steps before `step` have left, and that the program holds; empty if
+    there are none. What a function holds is known only before it returns."""
+    groups = [group for group in _groups(tracker.storages(), step) if len(group) >= LEAST_SO_FAR]
+    if sum(_bytes(one) for group in groups for one in group) < LEAST_BYTES:
+        return []
+    looked_at = [one for group in groups for one in group[-LAST_FEW - 1 : -1]][
+        :MOST_STORAGES
+    ]  # variables have the last
+    held = _holders(looked_at, SECONDS_OF_STEP)
+    found = [(one, of) for one in looked_at if (of := held.get(id(one))) is not None and of.words]
+    if not found:
+        return []
+    return [
+        Growth(
+            call=[one.owner.call for one, _ in found],
+            index=[one.index for one, _ in found],
+            holders=[of.words for _, of in found],
+            freed_by_collection=[None] * len(found),
+            tensor_bytes=[of.tensor_bytes or None for _, of in found],
+            at_step=step,
+        )
+    ]
 
 
 def _groups(live: Iterable[LiveStorage], last_step: int) -> list[list[LiveStorage]]:
@@ -70,8 +98,8 @@ def _bytes(one: LiveStorage) -> int:
     return storage.nbytes() if storage is not None else 0
 
 
-def _holders(looked_at: list[LiveStorage]) -> dict[int, Held]:
+def _holders(looked_at: list[LiveStorage], seconds: float) -> dict[int, Held]:
     storages = [storage for one in looked_at if (storage := one.reference()) is not None]
     if len(storages) != len(looked_at):  # some died just now, in another thread
         return {}
-    return {id(one): held for one, held in zip(looked_at, find_held(storages, SECONDS), strict=True)}
+    return {id(one): held for one, held in zip(looked_at, find_held(storages, seconds), strict=True)}

@@ -1,4 +1,5 @@
-"""Finds tensors outside of compiled code of which more and more stay alive, such as those in a cache or a list."""
+"""Finds tensors outside of compiled code of which more and more stay alive, such as those in a cache or a list, and
+what holds the results of compiled code that steps leave behind."""
 
 from __future__ import annotations
 
@@ -10,11 +11,12 @@ from time import monotonic, perf_counter_ns
 from typing import Any, NamedTuple, Protocol
 
 from stepscope.tracer.inductor.compat import without_modes
+from stepscope.tracer.runtime.lifetimes.growth import growth_so_far
 from stepscope.tracer.runtime.lifetimes.holders import searching
 from stepscope.tracer.runtime.lifetimes.kept_holders import Holder, described, growing
 from stepscope.tracer.runtime.lifetimes.live_tensors import Count, TensorForm, counted, live_tensors, storages, without
 from stepscope.tracer.runtime.lifetimes.tracker import Tracker
-from stepscope.tracer.schema.memory import KeptTensors
+from stepscope.tracer.schema.memory import Growth, KeptTensors
 
 LOOKS = (6, 12, 18), (100, 200, 300), (1000, 2000, 3000)
 """The steps in which tensors are counted. A later series follows if none grew in one, if it would have cost too much,
@@ -41,7 +43,7 @@ class KeptSink(Protocol):
     def lifetimes(self) -> Tracker | None: ...
     @property
     def cuda_graphs(self) -> Any: ...
-    def write(self, record: KeptTensors) -> None: ...
+    def write(self, record: KeptTensors | Growth) -> None: ...
     def failed(self, where: str, error: BaseException) -> None: ...
 
 
@@ -115,10 +117,18 @@ class KeptTensorsWatch:
             return
         for form, holder in holders.items():
             self._sink.write(self._record(form, holder))
+        self._look_at_growth(step)
         if holders and self._steps is not LOOKS[0]:
             self._due = NEVER
         else:
             self._begin(step)
+
+    def _look_at_growth(self, step: int) -> None:
+        began, tracker = perf_counter_ns(), self._sink.lifetimes
+        with without_modes():
+            for record in growth_so_far(tracker, step) if tracker is not None else ():
+                self._sink.write(record)
+        self._spent_ns += perf_counter_ns() - began
 
     def _count(self, step: int, began: int) -> dict[TensorForm, Holder]:
         """Count the tensors; return the holders with names of those that grew, after the last look of a series."""

@@ -40,7 +40,7 @@ def add_lifetimes(batches: MemoryBatches, rows: IndexRows, log: int, places: Lau
         call_id = followed.places.call_id[calls.at[inner.call]]
         rows.add_columns("inner_bytes", {"log": np.full(len(call_id), log), **inner._asdict(), "call": call_id})
         _add_left_behind(batches, rows, log, followed, layout_ids)
-    elif any(batch.call for batch in batches.growth or ()):
+    elif any(batch.call for batch in batches.growth):
         batches.damage.add("unknown_storage", "storages left behind, but no call whose storages were tracked")
     if places is not None:
         _add_allocator(batches, rows, log, places)
@@ -53,7 +53,7 @@ def add_lifetimes(batches: MemoryBatches, rows: IndexRows, log: int, places: Lau
             calls=len(calls.at),
             storages=storages,
             events=events,
-            looked_for_growth=batches.growth is not None,
+            looked_for_growth=batches.looked_for_growth,
         )
 
 
@@ -313,7 +313,7 @@ def _add_mismatch(
 
 
 def _add_left_behind(batches: MemoryBatches, rows: IndexRows, log: int, found: _Followed, layout_ids: Ints) -> None:
-    for batch in batches.growth or ():
+    for batch in batches.growth:
         call, index = (np.array(column, dtype=np.int64) for column in (batch.call, batch.index))
         storage = found.find(call, index)
         if (storage < 0).any():
@@ -332,5 +332,6 @@ def _add_left_behind(batches: MemoryBatches, rows: IndexRows, log: int, found: _
             "holders": [dumps(batch.holders[i]) for i in kept],
             "freed_by_collection": [batch.freed_by_collection[i] for i in kept],
             "tensor_bytes": [batch.tensor_bytes[i] if i < len(batch.tensor_bytes) else None for i in kept],
+            "at_step": [batch.at_step] * len(kept),
         }
         rows.extend("left_behind", columns)

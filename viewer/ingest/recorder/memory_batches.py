@@ -59,7 +59,8 @@ class MemoryBatches:
         self.allocator = {name: array("q") for name in _ALLOCATOR}
         self.mismatches: list[LifetimeMismatch] = []
         self.step_mismatches: list[MemoryStepMismatch] = []
-        self.growth: list[Growth] | None = None
+        self.growth: list[Growth] = []
+        self.looked_for_growth = False
         self.recomputes: list[tuple[LogRecord, RecomputeMismatch]] = []
         self.saw_lifetimes = False
 
@@ -81,8 +82,10 @@ class MemoryBatches:
                 check_step_mismatch(value)
                 self.step_mismatches.append(value)
             case Growth():
-                _check_columns(value, "call")
-                self.growth = [*(self.growth or []), value]
+                has_bytes = bool(value.tensor_bytes)  # older logs have none
+                _check_columns(value, "call", without=("at_step",) if has_bytes else ("at_step", "tensor_bytes"))
+                self.growth.append(value)
+                self.looked_for_growth |= value.at_step is None
         self.saw_lifetimes |= isinstance(value, LifetimeLayout | Lifetimes)
 
     def take_recompute(self, value: RecomputeMismatch, record: LogRecord) -> None:
@@ -122,7 +125,7 @@ class MemoryBatches:
     @property
     def has_lifetimes(self) -> bool:
         """Whether the log has rows that need numpy."""
-        return self.saw_lifetimes or bool(self.mismatches) or self.growth is not None
+        return self.saw_lifetimes or bool(self.mismatches or self.growth)
 
     def _add_schedules(self, rows: IndexRows, log: int, ids: Ids) -> None:
         for memory in self.schedules.values():

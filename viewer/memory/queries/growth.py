@@ -29,32 +29,41 @@ _LEFT = """
            s.site, b.holders, b.freed_by_collection, b.tensor_bytes
     FROM left_behind b JOIN layouts l ON l.layout = b.layout JOIN measured_calls c ON c.call = b.call
     JOIN layout_storages s ON s.layout = b.layout AND s.storage = b.storage
-    ORDER BY s.storage_bytes DESC, b.call, b.storage
+    WHERE b.at_step IS NULL ORDER BY s.storage_bytes DESC, b.call, b.storage
 """
 _BROKEN_OFF = """
     SELECT f.log FROM lifetime_logs f JOIN logs l ON l.log = f.log
     WHERE NOT f.looked_for_growth AND NOT l.complete
 """
-_ALIVE = """
-    WITH alive AS (
+_HELD = """held AS (
+        SELECT log, call, storage, arg_max(holders, at_step) AS holders, arg_max(tensor_bytes, at_step) AS tensor_bytes
+        FROM left_behind WHERE at_step IS NOT NULL GROUP BY log, call, storage
+    )"""
+"""What held storages in the last step in which it was looked for."""
+_ALIVE = f"""
+    WITH {_HELD},
+    alive AS (
         SELECT v.log, v.call, v.storage, m.step, l.graph, l.function, s.name AS buffer, s.kind, s.storage_bytes,
-               s.device, s.site
-        FROM survivors v JOIN layouts l ON l.layout = v.layout JOIN measured_calls m ON m.call = v.call
+               s.device, s.site, b.holders, b.tensor_bytes
+        FROM survivors v LEFT JOIN held b ON b.log = v.log AND b.call = v.call AND b.storage = v.storage
+        JOIN layouts l ON l.layout = v.layout JOIN measured_calls m ON m.call = v.call
         JOIN calls c ON c.call = v.call AND c.state <> 'captured'
         JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage
         WHERE v.died_ns IS NULL AND v.made AND list_contains($1, v.log)
           AND m.step < (SELECT max(step) FROM measured_calls WHERE log = v.log)
         QUALIFY count(DISTINCT m.step) OVER (PARTITION BY v.log, l.function, s.name, s.kind) >= $2
     )
-    SELECT *, '[]' AS holders, NULL AS freed_by_collection, NULL AS tensor_bytes FROM alive
+    SELECT * REPLACE (coalesce(holders, '[]') AS holders), NULL AS freed_by_collection FROM alive
     QUALIFY row_number() OVER (PARTITION BY log ORDER BY step DESC) <= $3
     ORDER BY storage_bytes DESC, call, storage
 """
-_FREED_LATE = """
-    WITH ended AS (SELECT log, max(start_ns + duration_ns) AS end_ns FROM calls GROUP BY log)
+_FREED_LATE = f"""
+    WITH {_HELD},
+    ended AS (SELECT log, max(start_ns + duration_ns) AS end_ns FROM calls GROUP BY log)
     SELECT v.log, v.call, v.storage, m.step, l.graph, l.function, s.name AS buffer, s.kind, s.storage_bytes, s.device,
-           s.site, '[]' AS holders, NULL AS freed_by_collection, NULL AS tensor_bytes
-    FROM survivors v JOIN ended e ON e.log = v.log AND v.died_ns > e.end_ns JOIN layouts l ON l.layout = v.layout
+           s.site, coalesce(b.holders, '[]') AS holders, NULL AS freed_by_collection, b.tensor_bytes
+    FROM survivors v LEFT JOIN held b ON b.log = v.log AND b.call = v.call AND b.storage = v.storage
+    JOIN ended e ON e.log = v.log AND v.died_ns > e.end_ns JOIN layouts l ON l.layout = v.layout
     JOIN graphs g ON g.graph = l.graph AND g.phase = 'forward' JOIN measured_calls m ON m.call = v.call
     JOIN calls c ON c.call = v.call AND c.state <> 'captured'
     JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage
@@ -228,7 +237,7 @@ def _growth(trace: Trace, rows: Sequence[LeftBehindRow], steps: list[int]) -> Gr
         bytes_per_step=size // len(steps),
         holders=list(dict.fromkeys(holder for row in rows for holder in row.holders))[:_MOST_HOLDERS],
         freed_by_collection=None if None in freed else all(freed),
-        tensor_bytes=last.tensor_bytes,
+        tensor_bytes=next((one.tensor_bytes for one in rows if one.tensor_bytes is not None), None),
         kernel=places.kernel(last.site),
         launch=next((launch for launch, site, _ in launches if site == last.site), None),
     )

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from stepscope.tracer.runtime.lifetimes.kept_tensors import LOOKS, KeptTensorsWatch
-from stepscope.tracer.schema.memory import KeptTensors
+from stepscope.tracer.schema.memory import Growth, KeptTensors
 
 SIZE = 128, 131
 """Sizes that no other tensor of the process has, with more than 64 KiB."""
@@ -23,7 +23,8 @@ class Sink:
         self.lifetimes: Any = SimpleNamespace(is_on=True, every=1, storages=list)
         self.cuda_graphs = SimpleNamespace(is_capturing=lambda: False)
 
-    def write(self, record: KeptTensors) -> None:
+    def write(self, record: KeptTensors | Growth) -> None:
+        assert isinstance(record, KeptTensors), "no tracker follows results"
         self.written.append(record)
 
     def failed(self, where: str, error: BaseException) -> None:

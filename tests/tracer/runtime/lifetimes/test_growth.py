@@ -11,7 +11,9 @@ import pytest
 import torch
 
 import stepscope
+from stepscope.tracer.runtime.lifetimes import growth, kept_tensors
 from stepscope.tracer.runtime.lifetimes.holders import find_holders
+from stepscope.tracer.runtime.lifetimes.kept_tensors import LOOKS
 from stepscope.tracer.schema.memory import Growth, Lifetimes
 from tests.tracer.logs import read
 
@@ -55,6 +57,30 @@ def test_a_list_that_keeps_every_result(tmp_path: Path) -> None:
     assert growth.holders[:3] == [[]] * 3
     for words in growth.holders[3:]:
         assert f"list of 6 in kept of {__name__}" in words
+
+
+def test_what_a_function_holds_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_tensors, "MOST_SHARE", 1e9)
+    monkeypatch.setattr(growth, "SECONDS_OF_STEP", PATIENCE_S)
+    compiled, x = torch.compile(wave), torch.ones(256, 256)
+
+    def train() -> None:
+        results: list[torch.Tensor] = []
+        for _ in range(LOOKS[0][-1] + 2):
+            results.append(compiled(x)[:1])
+            stepscope.step()
+
+    with stepscope.trace(tmp_path) as recorder:
+        train()
+    assert recorder.path is not None
+    first, last = read(recorder.path)[Growth.KIND]
+    assert (first["at_step"], last["at_step"], last["call"]) == (LOOKS[0][-1], None, [])
+    assert first["freed_by_collection"] == [None, None]
+    assert first["tensor_bytes"] == [1024, 1024]
+    for words in first["holders"]:
+        assert any(
+            f" in local variable results of {train.__qualname__.rpartition('.')[2]}() at " in one for one in words
+        )
 
 
 @pytest.mark.parametrize(("rows", "tensor_bytes"), [(1, 64), (16, 1024)])
