@@ -159,6 +159,16 @@ def hooking(folder: Path) -> None:
     run_recorded(folder, code)
 
 
+def piling(folder: Path) -> None:
+    """A hook is added to a parameter in each step."""
+    code = (
+        "import torch; net = torch.nn.Linear(4, 4); f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
+        "hook = lambda: net.weight.register_hook(lambda grad: grad * 0.9)\n"
+        "[(hook(), f(torch.ones(2, 4)).sum().backward(), o.step(), o.zero_grad()) for _ in range(18)]"
+    )
+    run_recorded(folder, code)
+
+
 def freezing(folder: Path) -> None:
     """A weight changes after the compile that made a constant of it, and that measured choices for its product."""
     code = (
@@ -271,6 +281,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "clearing": (clearing, "run graph launches cleared_gradients end"),
     "clipping": (clipping, "run graph launches misplaced_clipping end"),
     "hooking": (hooking, "run graph launches changed_hooks end"),
+    "piling": (piling, "run graph launches piled_hooks end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "keeping": (keeping, "run graph launches kept_results end"),
     "caching": (caching, "run graph launches kept_tensors end"),

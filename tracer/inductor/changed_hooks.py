@@ -12,7 +12,7 @@ import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from weakref import ref
 
 import torch
@@ -20,23 +20,26 @@ from torch.nn import Module
 
 from stepscope.tracer.inductor.compat import current_compile_id, objects_of_compile
 from stepscope.tracer.inductor.shared_parameters import ModuleNames
-from stepscope.tracer.schema.steps import ChangedHooks
+from stepscope.tracer.schema.steps import ChangedHooks, HookAttribute
 
 MOST_MODULES = 8
 """Number of modules that are told in one log."""
 _MOST_KNOWN = 10_000
-_Attribute = Literal["_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"]
-_ATTRIBUTES: tuple[_Attribute, ...] = (
+hook_attributes: tuple[HookAttribute, ...] = (
     "_forward_hooks",
     "_forward_pre_hooks",
     "_backward_hooks",
     "_backward_pre_hooks",
+    "_post_accumulate_grad_hooks",
 )
+"""The attributes in which modules and, as the last one, parameters keep their hooks."""
 _NOT_OF_PROGRAMS = "torch", "stepscope"
 
 
-class _Hook(NamedTuple):
-    attribute: _Attribute
+class Hook(NamedTuple):
+    """A hook by the name and the place of its function."""
+
+    attribute: HookAttribute
     name: str
     file: str | None
     line: int | None
@@ -47,7 +50,7 @@ class _Compiled:
     """A module that the compiled code of a frame calls. Does not keep it alive."""
 
     module: ref[Module]
-    seen: list[frozenset[_Hook]]
+    seen: list[frozenset[Hook]]
     """Its hooks at each compile of the frame, the last one at the end."""
 
 
@@ -111,7 +114,7 @@ class HooksWatch:
             if now in one.seen:  # else the code of an earlier compile may run
                 continue
             del compiled[key]
-            names = names or ModuleNames(_all_modules())  # looks through the whole heap
+            names = names or ModuleNames(all_modules())  # looks through the whole heap
             name = names.of(module)
             for hook in sorted(now ^ one.seen[-1], key=repr):
                 self._write(ChangedHooks(str(frame), calls, name, *hook, hook in now))
@@ -140,18 +143,18 @@ def _called(graph_module: Any) -> set[int]:
     return {int(key) for stack in stacks for key in stack if str(key).isdigit()}
 
 
-def _all_modules() -> list[Any]:
+def all_modules() -> list[Any]:
     found = (one for one in gc.get_objects() if issubclass(type(one), Module) and "_modules" in one.__dict__)
     return [one for one in found if not isinstance(one, torch.fx.GraphModule)]
 
 
-def _hooks(module: Any) -> frozenset[_Hook]:
-    return frozenset(_program_hooks(module.__dict__))
+def _hooks(module: Any) -> frozenset[Hook]:
+    return frozenset(program_hooks(module.__dict__))
 
 
-def _program_hooks(attributes: dict[str, Any]) -> Iterator[_Hook]:
-    """Yield the hooks of a module, without those of torch itself and of the recorder."""
-    for attribute in _ATTRIBUTES:
+def program_hooks(attributes: dict[str, Any]) -> Iterator[Hook]:
+    """Yield the hooks in attributes of a module or a parameter, without those of torch itself and the recorder."""
+    for attribute in hook_attributes:
         for hook in [*_values(attributes.get(attribute))]:
             function = _function(hook)
             if str(getattr(function, "__module__", "")).partition(".")[0] in _NOT_OF_PROGRAMS:
@@ -159,7 +162,7 @@ def _program_hooks(attributes: dict[str, Any]) -> Iterator[_Hook]:
             code = getattr(function, "__code__", None)
             name = str(getattr(function, "__qualname__", None) or type(function).__qualname__)
             place = (str(code.co_filename), int(code.co_firstlineno)) if code is not None else (None, None)
-            yield _Hook(attribute, name, *place)
+            yield Hook(attribute, name, *place)
 
 
 def _values(hooks: Any) -> Iterable[Any]:

@@ -17,6 +17,7 @@ from stepscope.tracer.inductor.learning_rates import RateWatch
 from stepscope.tracer.inductor.lost_updates import UpdateWatch
 from stepscope.tracer.inductor.misplaced_clipping import ClippingWatch
 from stepscope.tracer.inductor.missing_gradients import GradientWatch
+from stepscope.tracer.inductor.piled_hooks import PilesWatch
 from stepscope.tracer.inductor.shared_parameters import SharedWatch
 from stepscope.tracer.inductor.unaveraged_gradients import AveragingWatch
 from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
@@ -31,6 +32,7 @@ from stepscope.tracer.schema.steps import (
     MisplacedClipping,
     MissingGradients,
     OptimizerStep,
+    PiledHooks,
     SharedParameters,
     UntrainedParameters,
 )
@@ -44,6 +46,7 @@ OptimizerRecord = (
     | LostUpdates
     | MisplacedClipping
     | MissingGradients
+    | PiledHooks
     | SharedParameters
     | UnaveragedGradients
     | UntrainedParameters
@@ -55,9 +58,9 @@ LEAST_NS = 1_000_000
 class OptimizerSteps:
     """Calls a function at each end of an optimizer's `step`, and another one with the records of long steps, of
     learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer, of those whose
-    memory others share, of hooks that change after the compile, of clipping that has no effect on a step or happens
-    before unscaling, of gradients that DistributedDataParallel does not average and, in the end, of gradients that were
-    kept, or cleared before a step used them."""
+    memory others share, of hooks that change after the compile or pile up, of clipping that has no effect on a step or
+    happens before unscaling, of gradients that DistributedDataParallel does not average and, in the end, of gradients
+    that were kept, or cleared before a step used them."""
 
     def __init__(
         self,
@@ -74,7 +77,7 @@ class OptimizerSteps:
         self._updates, self._missing = UpdateWatch(write, failed), GradientWatch(write, failed)
         self._untrained, self._shared = UntrainedWatch(write, failed), SharedWatch(write, failed)
         self._hooks, self._averaging = HooksWatch(write, failed), AveragingWatch(write, failed)
-        self._clipping = ClippingWatch(write, failed)
+        self._clipping, self._piles = ClippingWatch(write, failed), PilesWatch(write, failed)
         self._clearing = ClearingCalls(self._clears, self._has_cleared)
         self._clips = ClippingCalls(self._clipping)
 
@@ -126,6 +129,7 @@ class OptimizerSteps:
     def _begin(self, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._rates.begins(optimizer)
         self._clipping.begins(optimizer)
+        self._piles.begins(optimizer)
         if not _has_closure(args, kwargs):  # else it calls graphs
             self._missing.begins(optimizer)
             self._averaging.begins(optimizer)

@@ -7,6 +7,10 @@ from typing import ClassVar, Literal
 
 from stepscope.tracer.schema.record import Record
 
+HookAttribute = Literal[
+    "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_post_accumulate_grad_hooks"
+]
+
 
 @dataclass(frozen=True)
 class Steps(Record):
@@ -290,7 +294,8 @@ class ChangedHooks(Record):
     """The call of the frame at which it was seen, counted from 1."""
     module: str
     """The module, by a variable or the class of an outer module."""
-    attribute: Literal["_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"]
+    attribute: HookAttribute
+    """Where the module keeps it."""
     name: str
     """The function that is the hook, or the class of another object."""
     file: str | None
@@ -298,6 +303,36 @@ class ChangedHooks(Record):
     line: int | None
     is_added: bool
     """Whether it was added; otherwise it was removed."""
+
+
+@dataclass(frozen=True)
+class PiledHooks(Record):
+    """A function that the program registers as a hook of a parameter or of a module in each step, and that it never
+    removes. The hooks were counted before three steps of an optimizer of `torch.optim`."""
+
+    KIND: ClassVar[str] = "piled_hooks"
+    TABLE: ClassVar[str | None] = "piled_hooks"
+
+    attribute: HookAttribute
+    """Where the parameter or the module keeps the hooks."""
+    name: str
+    """The function that is the hook, or the class of another object."""
+    file: str | None
+    """The place at which the function begins; None if it has no Python code."""
+    line: int | None
+    owner: str
+    """The first parameter or module with such hooks, by a variable or the class of an outer module."""
+    is_parameter: bool
+    """Whether it is a parameter."""
+    owners: int
+    """The number of parameters and modules with such hooks."""
+    hooks: int
+    """The number of these hooks that the first one had in the end."""
+    step: int
+    """The step of the optimizer before which they were counted last, counted from 1."""
+    step_file: str | None
+    """The place in the program that calls `step`."""
+    step_line: int | None
 
 
 @dataclass(frozen=True)

@@ -245,6 +245,12 @@ CREATE TABLE changed_hooks (         -- hooks of modules that changed after the 
     file VARCHAR, line BIGINT,       -- the place at which the function begins
     is_added BOOLEAN
 );
+CREATE TABLE piled_hooks (           -- functions that are registered as hooks in each step
+    log BIGINT, time_unix_ns BIGINT, attribute VARCHAR, name VARCHAR,
+    file VARCHAR, line BIGINT,       -- the place at which the function begins
+    owner VARCHAR, is_parameter BOOLEAN, owners BIGINT, hooks BIGINT, step BIGINT,
+    step_file VARCHAR, step_line BIGINT
+);
 CREATE TABLE misplaced_clipping (    -- clipping of gradients after a step, or before they are unscaled
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, max_norm DOUBLE, scale DOUBLE,
     clip_file VARCHAR, clip_line BIGINT,   -- the place that calls clip_grad_norm_

@@ -145,23 +145,23 @@ def test_a_look_that_fails_ends_the_watch(tmp_path: Path, monkeypatch: pytest.Mo
     def fail(*_: object) -> None:
         raise RuntimeError("no names")
 
-    monkeypatch.setattr(changed_hooks, "_all_modules", fail)
+    monkeypatch.setattr(changed_hooks, "all_modules", fail)
     net = Net()
     assert found(tmp_path, net, lambda: net.layers[1].register_forward_hook(double)) == []
 
 
-def test_one_look_names_all_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_look_namesall_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     net, looks = Net(), []
     watch, written = watching([*net.layers], monkeypatch)
     for layer in net.layers:
         layer.register_forward_hook(double)
-    find = changed_hooks._all_modules
+    find = changed_hooks.all_modules
 
     def look() -> list[Any]:
         looks.append(1)
         return find()
 
-    monkeypatch.setattr(changed_hooks, "_all_modules", look)
+    monkeypatch.setattr(changed_hooks, "all_modules", look)
     for _ in range(2):
         watch.look("0", "forward")
     assert [one.module for one in written] == ["Net.layers.0", "Net.layers.1"]

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End
 from stepscope.tracer.schema.steps import (
-    ChangedHooks,
     ClearedGradients,
     LearningRate,
     MisplacedClipping,
@@ -347,22 +346,6 @@ def test_gradients_that_are_clipped_at_the_wrong_time(opened: Open, scale: float
     assert finding.source is not None
     assert finding.source.line == 9
     assert finding.proof[0] == "This happened in 5 successive steps, with max_norm=1."
-
-
-@pytest.mark.parametrize(("is_added", "end"), [(True, "does not run it"), (False, "still runs it")])
-def test_hooks_that_changed_after_the_compile(opened: Open, is_added: bool, end: str) -> None:
-    builder = LogBuilder().record(run())
-    for call in (2, 4):  # of two frames
-        builder.record(
-            ChangedHooks(str(call), call, "model.layers.1", "_forward_hooks", "steer", "/src/a.py", 9, is_added)
-        )
-    (finding,) = [one for one in all_findings(opened(builder.record(End("exit", 1)))) if one.kind == "changed_hooks"]
-    change = "added" if is_added else "removed"
-    assert finding.title == (
-        f"The forward hook steer (a.py:9) of model.layers.1 was {change} after the compile, and compiled code {end}"
-    )
-    assert (finding.severity, finding.source and finding.source.line) == ("warning", 9)
-    assert finding.proof[0].startswith("Seen at call 2 of frame 2, ")
 
 
 @pytest.mark.parametrize(("steps", "without", "is_told"), [(5, 0, True), (4, 0, False), (40, 4, True), (40, 5, False)])

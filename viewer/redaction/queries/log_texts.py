@@ -24,7 +24,8 @@ _COLUMNS = {
         "untrained_parameters.file", "shared_parameters.file", "cleared_gradients.file",
         "cleared_gradients.zero_grad_file", "missing_gradients.zero_grad_file",
         "kept_tensors.file", "changed_hooks.file", "misplaced_clipping.file",
-        "misplaced_clipping.clip_file", "unaveraged_gradients.file",
+        "misplaced_clipping.clip_file", "unaveraged_gradients.file", "piled_hooks.file",
+        "piled_hooks.step_file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
@@ -36,7 +37,7 @@ _COLUMNS = {
         "untrained_parameters.name", "untrained_parameters.container", "untrained_parameters.names",
         "shared_parameters.name", "shared_parameters.names", "shared_parameters.others", "cleared_gradients.name",
         "changed_hooks.name", "changed_hooks.module", "misplaced_clipping.name",
-        "unaveraged_gradients.name", "unaveraged_gradients.module",
+        "unaveraged_gradients.name", "unaveraged_gradients.module", "piled_hooks.name", "piled_hooks.owner",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
     "environment": ("process_ends.environment",),

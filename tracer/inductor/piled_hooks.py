@@ -1,0 +1,125 @@
+"""Finds hooks of parameters and of modules that a program registers in each step and never removes, so that each step
+runs one more of them. They are counted before three steps of an optimizer; a hook is known by its function's name and
+line."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+from torch.nn import Module, Parameter
+
+from stepscope.tracer.inductor.changed_hooks import Hook, all_modules, hook_attributes, program_hooks
+from stepscope.tracer.inductor.compat import without_modes
+from stepscope.tracer.inductor.shared_parameters import ModuleNames
+from stepscope.tracer.runtime.program_frames import calling_place
+from stepscope.tracer.schema.steps import PiledHooks
+
+EVERY, LOOKS = 6, 3
+"""Number of steps from one count to the next, and number of counts."""
+MOST_OPTIMIZERS = 4
+"""Each one takes a look at all objects of the process; programs with more have one for each parameter."""
+MOST_FUNCTIONS = 8
+_OF_PARAMETERS = "_backward_hooks", "_post_accumulate_grad_hooks"
+
+
+@dataclass
+class _Pile:
+    """Hooks of one function. Does not keep their parameter or module alive."""
+
+    owner: ref[Any]
+    hook: Hook
+    count: int
+
+    def has_grown(self) -> bool:
+        """Count the hooks again, and return whether each step has added one."""
+        owner, before = self.owner(), self.count
+        self.count = _hooks(owner)[self.hook] if owner is not None else 0
+        return self.count >= before + EVERY
+
+
+class PilesWatch:
+    """Writes a record of each function that is registered as a hook in each step."""
+
+    def __init__(self, write: Callable[[PiledHooks], None], failed: Callable[[str, BaseException], None]) -> None:
+        self._write, self._failed = write, failed
+        self._steps: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        self._piles: WeakKeyDictionary[Any, list[_Pile]] = WeakKeyDictionary()
+        self._told: set[Hook] = set()
+        self._is_done = False
+
+    def begins(self, optimizer: Any) -> None:
+        """Count the hooks if an optimizer is about to make one of three steps. Raises nothing."""
+        if self._is_done:
+            return
+        try:
+            steps = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
+            if len(self._steps) > MOST_OPTIMIZERS:
+                self._end()
+            elif steps % EVERY == 0 and steps <= EVERY * LOOKS:
+                with without_modes():
+                    self._look(optimizer, steps)
+        except Exception as error:
+            self._end()
+            self._failed("hooks that pile up", error)
+
+    def _look(self, optimizer: Any, steps: int) -> None:
+        if steps == EVERY:
+            found = _piles([*_parameters(optimizer), *_modules_with_hooks()])
+        else:
+            found = [one for one in self._piles.pop(optimizer, ()) if one.has_grown()]
+        if found and steps < EVERY * LOOKS:
+            self._piles[optimizer] = found
+        elif found:
+            self._tell(found, steps)
+
+    def _tell(self, found: list[_Pile], steps: int) -> None:
+        piles = defaultdict[Hook, list[_Pile]](list)
+        for one in found:
+            if one.hook not in self._told:
+                piles[one.hook].append(one)
+        modules = all_modules()
+        for hook, same in [*piles.items()][: MOST_FUNCTIONS - len(self._told)]:
+            self._told.add(hook)
+            owner = same[0].owner()
+            is_parameter = isinstance(owner, Parameter)
+            name = _name(owner, modules)
+            self._write(PiledHooks(*hook, name, is_parameter, len(same), same[0].count, steps, *calling_place()))
+
+    def _end(self) -> None:
+        self._is_done = True
+        self._piles.clear()
+
+
+def _piles(owners: Iterable[Any]) -> list[_Pile]:
+    counted = ((owner, _hooks(owner)) for owner in owners)
+    return [_Pile(ref(owner), hook, n) for owner, hooks in counted for hook, n in hooks.items() if n >= EVERY]
+
+
+def _hooks(owner: Any) -> Counter[Hook]:
+    if isinstance(owner, Parameter):
+        return Counter(program_hooks({name: getattr(owner, name, None) for name in _OF_PARAMETERS}))
+    return Counter(program_hooks(owner.__dict__))
+
+
+def _parameters(optimizer: Any) -> list[Any]:
+    found = (one for group in optimizer.param_groups for one in group["params"] if type(one) is Parameter)
+    return [one for one in found if any(getattr(one, name, None) for name in _OF_PARAMETERS)]
+
+
+def _modules_with_hooks() -> list[Any]:
+    found = (one for one in gc.get_objects() if issubclass(type(one), Module))
+    return [one for one in found if any(one.__dict__.get(name) for name in hook_attributes)]
+
+
+def _name(owner: Any, modules: list[Any]) -> str:
+    names = ModuleNames(modules)
+    if not isinstance(owner, Parameter):
+        return names.of(owner)
+    found = ((one, key) for one in modules for key, own in [*one._parameters.items()] if own is owner)
+    module, key = next(found, (None, ""))
+    return f"{names.of(module)}.{key}" if module is not None else "a parameter"
