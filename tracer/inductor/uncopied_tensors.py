@@ -15,6 +15,8 @@ from stepscope.tracer.runtime.lifetimes.holders import UNNAMED, find_places, sea
 LEAST_TENSORS = 2
 """Number of such tensors, because a variable of a loop over a `state_dict()` may still hold the last one."""
 _SECONDS = 1.0
+_SIZE = re.compile(r" \(\w+ of \d+\)$")
+"""What is said of the dictionary of an element: `` (dict of 6)``."""
 _IN_CONTAINER = re.compile(r"\b(?:\w*[Dd]ict|list|tuple|deque) of \d+\b")
 
 
@@ -24,7 +26,7 @@ class Uncopied:
 
     tensor: ref[Any]
     name: str
-    """Where it is, such as ``attribute weights['0.bias'] of Average (dict of 6)``."""
+    """Where it is, such as ``weights['0.bias'] of Average``."""
 
     def parameter(self) -> Any:
         return self.tensor()
@@ -39,9 +41,13 @@ def uncopied_tensors(
     with searching():
         found = [one for one in everything if type(one) is torch.Tensor and _is_at(one, place_of, wanted)]
         shown = found[:most]
-        names = [next(filter(_is_container, words), None) for words in find_places(shown, _SECONDS)]
+        names = [_name(next(filter(_is_container, words), "")) for words in find_places(shown, _SECONDS)]
         told = [(place_of(one), Uncopied(ref(one), name)) for one, name in zip(shown, names, strict=True) if name]
         return (told, len(found)) if len(told) >= LEAST_TENSORS else ([], 0)
+
+
+def _name(words: str) -> str:
+    return _SIZE.sub("", words).removeprefix("attribute ")
 
 
 def _is_container(words: str) -> bool:

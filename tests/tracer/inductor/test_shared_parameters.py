@@ -236,7 +236,7 @@ def test_an_average_that_begins_with_a_state_dict(is_written: bool) -> None:
     assert (found.parameters, found.is_in_graph, found.are_tensors) == (2, False, True)
     assert found.is_written == is_written
     assert found.names == ["Student.weight", "Student.bias"]
-    assert found.others == [f"attribute weights[{name!r}] of Average (dict of 2)" for name in ("weight", "bias")]
+    assert found.others == [f"weights[{name!r}] of Average" for name in ("weight", "bias")]
 
 
 def test_tensors_that_are_copies_or_variables_are_not_told() -> None:
