@@ -25,7 +25,7 @@ from stepscope.tracer.schema.steps import ChangedHooks, HookAttribute
 MOST_MODULES = 8
 """Number of modules that are told in one log."""
 _MOST_KNOWN = 10_000
-hook_attributes: tuple[HookAttribute, ...] = (
+HOOK_ATTRIBUTES: tuple[HookAttribute, ...] = (
     "_forward_hooks",
     "_forward_pre_hooks",
     "_backward_hooks",
@@ -154,7 +154,7 @@ def _hooks(module: Any) -> frozenset[Hook]:
 
 def program_hooks(attributes: dict[str, Any]) -> Iterator[Hook]:
     """Yield the hooks in attributes of a module or a parameter, without those of torch itself and the recorder."""
-    for attribute in hook_attributes:
+    for attribute in HOOK_ATTRIBUTES:
         for hook in [*_values(attributes.get(attribute))]:
             function = _function(hook)
             if str(getattr(function, "__module__", "")).partition(".")[0] in _NOT_OF_PROGRAMS:

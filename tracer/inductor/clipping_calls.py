@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
+from torch._compile import _disable_dynamo
 from torch.amp.grad_scaler import GradScaler
 from torch.nn.utils import clip_grad
 
@@ -21,7 +22,8 @@ class ClippingWatcher(Protocol):
 
 class ClippingCalls:
     """Wraps what `clip_grad_norm_` and `GradScaler` call while it is attached. A program may have imported these
-    already, so that they themselves cannot be replaced."""
+    already, so that they themselves cannot be replaced. Dynamo traces `clip_grad_norm_`, so that compiled code which
+    calls it is compiled again after it is attached or detached; it leaves `GradScaler` to Python."""
 
     def __init__(self, watch: ClippingWatcher) -> None:
         self._watch = watch
@@ -31,7 +33,7 @@ class ClippingCalls:
     def attach(self) -> None:
         if not self._wrapped:
             self._wrap(clip_grad, "_clip_grads_with_norm_", self._clipping)
-            self._wrap(GradScaler, "_unscale_grads_", self._unscaling)
+            self._wrap(GradScaler, "_unscale_grads_", lambda original: _disable_dynamo(self._unscaling(original)))
 
     def detach(self) -> None:
         """Restore what was wrapped, unless somebody else has wrapped it since."""

@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 
 from torch.optim import Optimizer
 
-from stepscope.tracer.inductor.cleared_gradients import first_gradient, parameter_at
+from stepscope.tracer.inductor.cleared_gradients import MOST_OPTIMIZERS, first_gradient, parameter_at
 from stepscope.tracer.inductor.compat import without_modes
+from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import MisplacedClipping
 
@@ -63,9 +64,14 @@ class _Watched:
         """Note that the gradient is about to be clipped."""
         self.about = self.state(optimizer)
 
-    def clipped_with(self, max_norm: float, optimizer: Any) -> None:
-        self.max_norm, self.clip_at = max_norm, calling_place()
-        if self.about is not None and self.about == self.used:
+    @property
+    def has_used(self) -> bool:
+        """Whether the optimizer has used the gradient that is clipped, and it has not changed since."""
+        return self.about is not None and self.about == self.used
+
+    def clipped_with(self, max_norm: float, at: Place, optimizer: Any, *, is_late: bool) -> None:
+        self.max_norm, self.clip_at = max_norm, at
+        if is_late:
             self.is_late, self.used = True, self.state(optimizer)
         else:
             self.clipped = self.state(optimizer)
@@ -125,11 +131,12 @@ class ClippingWatch:
         self._watched.clear()
 
     def _with(self, parameters: Sequence[Any]) -> list[tuple[Any, _Watched]]:
-        """Return the optimizers whose parameter that is looked at is one of these."""
+        """Return the optimizers of which nothing is told and whose parameter that is looked at is one of these."""
         return [
             (optimizer, one)
             for optimizer, one in self._watched.items()
-            if (looked_at := parameter_at(optimizer, one.place)) is not None
+            if not one.is_told
+            and (looked_at := parameter_at(optimizer, one.place)) is not None
             and any(looked_at is parameter for parameter in parameters)
         ]
 
@@ -138,8 +145,10 @@ class ClippingWatch:
             watched.clips(optimizer)
 
     def _clipped(self, parameters: Sequence[Any], max_norm: float) -> None:
-        for optimizer, watched in self._with(parameters):
-            watched.clipped_with(max_norm, optimizer)
+        found = self._with(parameters)
+        is_late, at = all(one.has_used for _, one in found), calling_place() if found else (None, None)
+        for optimizer, watched in found:
+            watched.clipped_with(max_norm, at, optimizer, is_late=is_late)
 
     def _cleared(self, optimizers: Sequence[Any]) -> None:
         for optimizer in optimizers:
@@ -151,8 +160,8 @@ class ClippingWatch:
         if watched is None or watched.is_told or watched.clipped is None:
             return
         watched.is_scaled = watched.state(optimizer) == watched.clipped
-        if watched.is_scaled and watched.scaled == LEAST_STEPS - 1:  # what follows waits for the device
-            scale = scaler.get_scale()
+        if watched.is_scaled and watched.scaled >= LEAST_STEPS - 1 and not is_recording_a_device_graph():
+            scale = scaler.get_scale()  # waits for the device
             watched.is_told = True
             if watched.max_norm < LEAST_NORM * scale:
                 self._tell(watched, scale)
@@ -167,6 +176,9 @@ class ClippingWatch:
 
     def _stepped(self, optimizer: Any) -> None:
         watched = self._watched.get(optimizer)
+        if watched is None and len(self._watched) == MOST_OPTIMIZERS:
+            self._is_done = True
+            return
         if watched is None:
             watched = self._watched[optimizer] = _Watched(type(optimizer).__name__, calling_place())
         if not watched.is_told:

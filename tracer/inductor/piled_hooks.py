@@ -4,16 +4,15 @@ line."""
 
 from __future__ import annotations
 
-import gc
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
-from torch.nn import Module, Parameter
+from torch.nn import Parameter
 
-from stepscope.tracer.inductor.changed_hooks import Hook, all_modules, hook_attributes, program_hooks
+from stepscope.tracer.inductor.changed_hooks import HOOK_ATTRIBUTES, Hook, all_modules, program_hooks
 from stepscope.tracer.inductor.compat import without_modes
 from stepscope.tracer.inductor.shared_parameters import ModuleNames
 from stepscope.tracer.runtime.program_frames import calling_place
@@ -83,11 +82,12 @@ class PilesWatch:
             if one.hook not in self._told:
                 piles[one.hook].append(one)
         modules = all_modules()
+        names = ModuleNames(modules)
         for hook, same in [*piles.items()][: MOST_FUNCTIONS - len(self._told)]:
             self._told.add(hook)
             owner = same[0].owner()
             is_parameter = isinstance(owner, Parameter)
-            name = _name(owner, modules)
+            name = _name(owner, modules, names)
             self._write(PiledHooks(*hook, name, is_parameter, len(same), same[0].count, steps, *calling_place()))
 
     def _end(self) -> None:
@@ -112,12 +112,10 @@ def _parameters(optimizer: Any) -> list[Any]:
 
 
 def _modules_with_hooks() -> list[Any]:
-    found = (one for one in gc.get_objects() if issubclass(type(one), Module))
-    return [one for one in found if any(one.__dict__.get(name) for name in hook_attributes)]
+    return [one for one in all_modules() if any(one.__dict__.get(name) for name in HOOK_ATTRIBUTES)]
 
 
-def _name(owner: Any, modules: list[Any]) -> str:
-    names = ModuleNames(modules)
+def _name(owner: Any, modules: list[Any], names: ModuleNames) -> str:
     if not isinstance(owner, Parameter):
         return names.of(owner)
     found = ((one, key) for one in modules for key, own in [*one._parameters.items()] if own is owner)

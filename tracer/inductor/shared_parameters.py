@@ -67,6 +67,10 @@ class _Found:
     versions: list[int | None] = field(default_factory=list)
     """Of the second ones, at the end of the step."""
 
+    def is_written(self) -> bool:
+        """Return whether one that is still alive was written since."""
+        return any(now not in (None, then) for now, then in zip(self.now(), self.versions, strict=False))
+
     def now(self) -> list[int | None]:
         others = [other.parameter() for _, other in self.pairs]
         with without_modes():
@@ -144,11 +148,14 @@ class SharedWatch:
                 self._found[optimizer] = _Found(owned, number, False, True)
 
     def _tell(self, optimizer: Any, found: _Found) -> None:
+        is_written = found.is_written()
+        if found.are_tensors and not is_written:  # they may have been read only
+            return
         file, line = calling_place()
         self._write(
             SharedParameters(
                 type(optimizer).__name__, found.number, [one.name for one, _ in found.pairs],
-                [other.name for _, other in found.pairs], found.is_in_graph, found.now() != found.versions,
+                [other.name for _, other in found.pairs], found.is_in_graph, is_written,
                 file, line, found.are_tensors,
             )
         )  # fmt: skip

@@ -64,16 +64,24 @@ class AveragingWatch:
         self._is_done = self._looks == MOST_LOOKS
         before, now = self._collectives.get(optimizer), _collectives()
         collectives = now - before if now is not None and before is not None else None
-        for wrapper in wrappers({id(one) for one in trained}) if trained else ():
-            if wrapper not in self._told and not _is_in_use(wrapper) and (own := _own(wrapper, trained)):
-                self._told.add(wrapper)
-                ranks = distributed.get_process_group_ranks(wrapper.process_group)
-                name, module = type(optimizer).__name__, type(getattr(wrapper.module, "_orig_mod", wrapper.module))
-                self._write(
-                    UnaveragedGradients(
-                        name, STEPS, module.__name__, ranks, _digest(own), collectives, *calling_place()
-                    )
-                )
+        for wrapper, own in self._unused(trained):
+            self._told.add(wrapper)
+            ranks = distributed.get_process_group_ranks(wrapper.process_group)
+            name, module = type(optimizer).__name__, type(getattr(wrapper.module, "_orig_mod", wrapper.module))
+            self._write(
+                UnaveragedGradients(name, STEPS, module.__name__, ranks, _digest(own), collectives, *calling_place())
+            )
+
+    def _unused(self, trained: list[Any]) -> list[tuple[Any, list[Any]]]:
+        """Return the wrappers that are not in use and not told, with the parameters that are theirs, in the order of
+        these, which is the same on all ranks."""
+        position = {id(one): n for n, one in enumerate(trained)}
+        found = [
+            (wrapper, own)
+            for wrapper in (wrappers({*position}) if trained else ())
+            if wrapper not in self._told and not _is_in_use(wrapper) and (own := _own(wrapper, trained))
+        ]
+        return sorted(found, key=lambda one: position[id(one[1][0])])
 
 
 def _is_trained(one: Any) -> bool:

@@ -256,7 +256,8 @@ class UntrainedParameters(Record):
 class SharedParameters(Record):
     """Parameters of modules that an optimizer of `torch.optim` trains, and that have the same memory as others, which
     no optimizer trains. One parameter that several modules have does not count. If there are none, tensors in
-    containers that have the memory of trained parameters, such as those of a `state_dict()`."""
+    containers that have the memory of trained parameters, such as those of a `state_dict()`, if the program writes to
+    it."""
 
     KIND: ClassVar[str] = "shared_parameters"
     TABLE: ClassVar[str | None] = "shared_parameters"

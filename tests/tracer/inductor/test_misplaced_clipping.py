@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.nn.utils import clip_grad, clip_grad_norm_
 
+from stepscope.tracer.inductor.cleared_gradients import MOST_OPTIMIZERS
 from stepscope.tracer.inductor.clearing_calls import ClearingCalls
 from stepscope.tracer.inductor.clipping_calls import ClippingCalls
 from stepscope.tracer.inductor.misplaced_clipping import LEAST_STEPS, MOST_NORM, ClippingWatch
@@ -165,3 +166,51 @@ def test_compiled_code_may_clip(start: Callable[..., Training]) -> None:
     torch._dynamo.reset()
     torch.compile(lambda: one.clip(), backend="eager", fullgraph=True)()
     assert not one.failures
+
+
+def frames_of_a_compiled_step(one: Training) -> int:
+    """Return how many frames Dynamo looks at for a compiled function that steps by a scaler."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+
+    def step() -> None:
+        one.optimizer.zero_grad()
+        torch.autograd.backward(one.scaler.scale(one.loss()))
+        one.scaler.step(one.optimizer)
+        one.scaler.update()
+
+    torch.compile(step, backend="eager")()
+    return int(torch._dynamo.utils.counters["frames"]["total"])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_scaler_in_compiled_code(start: Callable[..., Training]) -> None:
+    plain = frames_of_a_compiled_step(Training())
+    assert frames_of_a_compiled_step(start()) == plain > 0
+
+
+def test_clipping_that_is_late_for_one_of_two_optimizers(start: Callable[..., Training]) -> None:
+    """As where a critic steps before the actor, and the gradients of both are clipped."""
+    one = start()
+    other = nn.Linear(4, 4)
+    actor = torch.optim.SGD(other.parameters(), lr=0.01)
+    actor.register_step_pre_hook(lambda optimizer, *_: one.watch.begins(optimizer))
+    actor.register_step_post_hook(lambda optimizer, *_: one.watch.stepped(optimizer))
+
+    def clip() -> None:
+        torch.autograd.backward(other(torch.ones(2, 4)).square().sum())
+        clip_grad_norm_([*one.model.parameters(), *other.parameters()], 0.5)
+        actor.step()
+        actor.zero_grad()
+
+    assert repeat(one, one.optimizer.zero_grad, one.backward, one.optimizer.step, clip) == []
+
+
+def test_many_optimizers_end_the_watch(start: Callable[..., Training]) -> None:
+    one = start()
+    kept = []
+    for _ in range(MOST_OPTIMIZERS + 1):
+        kept.append(torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1))
+        one.watch.stepped(kept[-1])
+    parts = one.optimizer.zero_grad, one.backward, one.optimizer.step, one.clip
+    assert repeat(one, *parts) == []

@@ -16,19 +16,29 @@ Open = Callable[[LogBuilder | bytes], Trace]
 
 
 @pytest.mark.parametrize(
-    ("attribute", "owners", "what"),
+    ("attribute", "owners", "what", "end"),
     [
-        ("_backward_hooks", 2, "gradient hook of model.user.weight and 1 more"),
-        ("_forward_hooks", 1, "forward hook of model.user.weight"),
+        (
+            "_backward_hooks",
+            2,
+            "gradient hook of model.user.weight and 1 more parameter",
+            "runs 18 times in step 18",
+        ),
+        ("_forward_hooks", 1, "forward hook of model.user.weight", "is there 18 times before step 18"),
+        (
+            "_forward_hooks",
+            3,
+            "forward hook of model.user.weight and 2 more modules",
+            "is there 18 times before step 18",
+        ),
     ],
 )
-def test_hooks_that_pile_up(opened: Open, attribute: HookAttribute, owners: int, what: str) -> None:
+def test_hooks_that_pile_up(opened: Open, attribute: HookAttribute, owners: int, what: str, end: str) -> None:
     of = attribute, "damp", "/src/train.py", 9, "model.user.weight", attribute == "_backward_hooks"
     log = LogBuilder().record(run()).record(PiledHooks(*of, owners, 18, 18, None, None)).record(End("exit", 1))
     (finding,) = [one for one in all_findings(opened(log)) if one.kind == "piled_hooks"]
     assert finding.title == (
-        f"damp (train.py:9) is registered as a {what} in each step, and never removed, so that it runs 18 times in"
-        " step 18"
+        f"damp (train.py:9) is registered as a {what} in each step, and never removed, so that it {end}"
     )
     assert finding.severity == "warning"
     assert finding.source is not None

@@ -62,9 +62,8 @@ def growth_so_far(tracker: Tracker, step: int) -> list[Growth]:
     groups = [group for group in _groups(tracker.storages(), step) if len(group) >= LEAST_SO_FAR]
     if sum(_bytes(one) for group in groups for one in group) < LEAST_BYTES:
         return []
-    looked_at = [one for group in groups for one in group[-LAST_FEW - 1 : -1]][
-        :MOST_STORAGES
-    ]  # variables have the last
+    before_last = slice(-LAST_FEW - 1, -1)  # a variable of the program may still have the last one
+    looked_at = [one for group in groups for one in group[before_last]][:MOST_STORAGES]
     held = _holders(looked_at, SECONDS_OF_STEP)
     found = [(one, of) for one in looked_at if (of := held.get(id(one))) is not None and of.words]
     if not found:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 SUMMARY = "A function was split at a graph break"
 
 _MOST_PROOFS = 2
-_OF_TORCH = "The break is in PyTorch's own code, which this line calls; the program does not cause it."
+_OF_TORCH = "The break is in PyTorch's own code, which this line calls."
 _Place = tuple[str | None, int | None]
 
 

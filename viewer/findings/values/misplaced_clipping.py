@@ -4,8 +4,9 @@ so that it changed nothing. Or it was called after `GradScaler.scale` had multip
 by a scale, and before `GradScaler` divided them by it: then it limits the norm of their multiples, so that the norm of
 what the step uses is at most `max_norm` divided by the scale. Limits of 10,000 and more do not count, because such a
 call only measures the norm, and neither do limits that are at least a hundredth of the scale, because the program may
-have multiplied them by it. The first parameter with a gradient is looked at. Gradients that are cleared by other means
-than `zero_grad`, steps in compiled code, and `clip_grad_value_` are not seen."""
+have multiplied them by it. The first parameter of each optimizer with a gradient is looked at, of at most 16
+optimizers; a call that clips in time for one of them does not count. Gradients that are cleared by other means than
+`zero_grad`, steps in compiled code, and `clip_grad_value_` are not seen."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def _title(one: Clipped, clip: str, step: str) -> str:
     if one.scale is not None:
         return (
             f"clip_grad_norm_(){clip} limits gradients that GradScaler has multiplied by {one.scale:,.6g}, so that"
-            f" {one.name}{step} uses gradients with a norm of at most {one.max_norm / one.scale:.2g}"
+            f" those which {one.name}{step} uses have a norm of at most {one.max_norm / one.scale:.2g}"
         )
     return (
         f"clip_grad_norm_(){clip} has no effect: it is called after {one.name}{step} has stepped, and zero_grad()"

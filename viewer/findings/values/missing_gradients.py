@@ -29,8 +29,8 @@ _NO_BACKWARD = (
     " detach(), torch.no_grad(), and an optimizer that has the parameters of another model."
 )
 _OTHERS = (
-    "A compiled backward pass ran, so that the loss depends on other parameters: usual causes are an optimizer that has"
-    " the parameters of another model, detach(), and torch.no_grad()."
+    "A compiled backward pass ran, but it computed no gradient of these parameters: usual causes are an optimizer that"
+    " has the parameters of another model, detach(), and torch.no_grad()."
 )
 
 

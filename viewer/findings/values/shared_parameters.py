@@ -3,11 +3,11 @@ require no gradient or belong to no optimizer, when it begins its second step. E
 that a teacher or a target network is no copy, and its moving average is the trained model itself. Usual causes are
 `load_state_dict(..., assign=True)` with the tensors of another module's `state_dict`, and an assignment to `data`. If
 no other parameters have the memory, at least two tensors in dicts, lists or tuples of the program count, since
-`state_dict()` and `detach()` do not copy: a moving average that begins with them writes to the trained parameters, and
-the weights of the best epoch are those of the last one. The finding is a warning if one captured graph uses two such
-parameters, or if the program writes to the memory of such tensors between the second step and the third, as a moving
-average does; one that clamps the trained parameters does so, too. Otherwise it is for information, because a second
-module may be meant to show the trained weights, as one for inference. One parameter that several modules have, as where
+`state_dict()` and `detach()` do not copy: a moving average that begins with them writes to the trained parameters. They
+count if the program writes to the memory between the second step and the third, as a moving average does. The finding
+is a warning if one captured graph uses two such parameters. Otherwise it is for information, because a second module
+may be meant to show the trained weights, as one for inference, and a program that clamps the trained parameters also
+writes to their memory. One parameter that several modules have, as where
 weights are tied, does not count, and neither do tensor subclasses such as DTensor, or parameters of graphs that
 torch.fx has captured. Steps with a closure are not looked at."""
 
@@ -42,7 +42,7 @@ def _finding(evidence: Evidence, one: Shared) -> Timed:
     pairs = [f"{other} with {name}" for name, other in zip(names, others, strict=True)]
     return one.time_unix_ns, Finding(
         kind="shared_parameters",
-        severity="warning" if one.is_in_graph or (one.are_tensors and one.is_written) else "info",
+        severity="warning" if one.is_in_graph else "info",
         title=_title(one, names, others, place(source)),
         proof=[
             f"The same memory: {names_text(pairs, one.parameters)}",

@@ -17,7 +17,10 @@ _NOT_PRINTED = (
     "No compiled graph was called, and no launch was printed: PyTorch builds its printer into a package, or a graph"
     " with cpp_wrapper, when it compiles it"
 )
-_NOT_REACHED = "but none was printed: it was not called, or each call ended before its first launch"
+_NOT_REACHED = (
+    "but none was printed: it was not called, each call ended before its first launch, or the filter of kernels names"
+    " none of them"
+)
 _ON_REQUEST = "packages check their inputs if AOTI_RUNTIME_CHECK_INPUTS=1 is set"
 _UNCHECKED = (
     "AOTInductor's packages do not check the dtypes, sizes and strides of their inputs; run the program with"

@@ -58,11 +58,13 @@ def unaveraged_gradients(trace: Trace) -> list[Drift]:
     for found in of_log.values():
         for number, one in enumerate(found):
             same[number, one.ranks, one.module, one.name].append(one)
-    return [Drift(found[0], len(found), _call(trace, found[0].log)) for found in same.values() if _is_apart(found)]
+    is_alone = len(compared) == 1
+    apart = [found for found in same.values() if _is_apart(found, is_alone=is_alone)]
+    return [Drift(found[0], len(found), _call(trace, found[0].log)) for found in apart]
 
 
-def _is_apart(found: list[Unaveraged]) -> bool:
-    if len(found) == 1:
+def _is_apart(found: list[Unaveraged], *, is_alone: bool) -> bool:
+    if is_alone:
         return found[0].collectives == 0
     return len({one.digest for one in found}) > 1
 
