@@ -14,7 +14,8 @@ from stepscope.tracer.runtime.lifetimes.holders import UNNAMED, find_places, sea
 
 LEAST_TENSORS = 2
 """Number of such tensors, because a variable of a loop over a `state_dict()` may still hold the last one."""
-_SECONDS = 1.0
+SECONDS = 2.0
+"""Longest search for the containers."""
 _SIZE = re.compile(r" \(\w+ of \d+\)$")
 """What is said of the dictionary of an element: `` (dict of 6)``."""
 _IN_CONTAINER = re.compile(r"\b(?:\w*[Dd]ict|list|tuple|deque) of \d+\b")
@@ -41,7 +42,7 @@ def uncopied_tensors(
     with searching():
         found = [one for one in everything if type(one) is torch.Tensor and _is_at(one, place_of, wanted)]
         shown = found[:most]
-        names = [_name(next(filter(_is_container, words), "")) for words in find_places(shown, _SECONDS)]
+        names = [_name(next(filter(_is_container, words), "")) for words in find_places(shown, SECONDS)]
         told = [(place_of(one), Uncopied(ref(one), name)) for one, name in zip(shown, names, strict=True) if name]
         return (told, len(found)) if len(told) >= LEAST_TENSORS else ([], 0)
 

@@ -15,8 +15,15 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from stepscope.tracer.inductor import uncopied_tensors
 from stepscope.tracer.inductor.shared_parameters import MOST_OPTIMIZERS, TELL, SharedWatch
 from stepscope.tracer.schema.steps import SharedParameters
+
+
+@pytest.fixture(autouse=True)
+def searches_have_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heap of a process that runs tests is large."""
+    monkeypatch.setattr(uncopied_tensors, "SECONDS", 60)
 
 
 class Student(nn.Linear):
