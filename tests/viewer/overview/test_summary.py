@@ -168,7 +168,7 @@ PRINTS = {"AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER": "3"}
             CHECKS | PRINTS,
             True,
             "AOTInductor compiled a package (model.py:10) that prints its launches, but none was printed: it was not"
-            " called, or each call ended before its first launch.",
+            " called, each call ended before its first launch, or the filter of kernels names none of them.",
         ),
         (
             CHECKS,
