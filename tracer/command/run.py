@@ -34,7 +34,7 @@ class RunResult:
     has_waited: bool = False
     """Whether a process of the program imported torch and the recorder waited for a compile there."""
     has_called_compile: bool = False
-    """Whether such a process compiled nothing, although it had called `torch.compile`."""
+    """Whether such a process has told at its end that it had called `torch.compile`."""
     has_earlier_logs: bool = False
     """Whether the folder held logs before the run."""
 

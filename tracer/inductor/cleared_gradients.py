@@ -98,9 +98,7 @@ class _Watched:
         if parameter is None:
             return None
         with without_modes():
-            gradient = parameter.grad
-            written = None if gradient is None else (gradient.data_ptr(), gradient._version)
-            return (parameter.data_ptr(), parameter._version, steps), written
+            return (parameter.data_ptr(), parameter._version, steps), gradient_state(parameter)
 
 
 class ClearedWatch:
@@ -214,6 +212,12 @@ def parameter_at(optimizer: Any, place: tuple[int, int] | None) -> Any:
     groups = optimizer.param_groups
     parameters = groups[group]["params"] if group < len(groups) else ()
     return parameters[position] if position < len(parameters) else None
+
+
+def gradient_state(parameter: Any) -> tuple[int, int] | None:
+    """Return what changes if a backward pass or the program writes to the gradient; None if there is no gradient."""
+    gradient = getattr(parameter, "grad", None)
+    return None if gradient is None else (gradient.data_ptr(), gradient._version)
 
 
 def first_gradient(optimizer: Any) -> tuple[int, int] | None:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from torch.optim import Optimizer
 
-from stepscope.tracer.inductor.cleared_gradients import MOST_OPTIMIZERS, first_gradient, parameter_at
+from stepscope.tracer.inductor.cleared_gradients import MOST_OPTIMIZERS, first_gradient, gradient_state, parameter_at
 from stepscope.tracer.inductor.compat import without_modes
 from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph
 from stepscope.tracer.runtime.program_frames import calling_place
@@ -57,8 +57,7 @@ class _Watched:
     is_told: bool = False
 
     def state(self, optimizer: Any) -> object:
-        gradient = getattr(parameter_at(optimizer, self.place), "grad", None)
-        return None if gradient is None else (gradient.data_ptr(), gradient._version)
+        return gradient_state(parameter_at(optimizer, self.place))
 
     def clips(self, optimizer: Any) -> None:
         """Note that the gradient is about to be clipped."""

@@ -68,9 +68,9 @@ def storages(groups: dict[TensorForm, list[Any]]) -> frozenset[int]:
     return frozenset(int(one.untyped_storage()._cdata) for tensors in groups.values() for one in tensors)
 
 
-def without(tensors: list[Any], storages: Container[int]) -> list[Any]:
+def without(tensors: list[Any], old: Container[int]) -> list[Any]:
     """Return the tensors whose storages have other addresses than these."""
-    return [one for one in tensors if int(one.untyped_storage()._cdata) not in storages]
+    return [one for one in tensors if int(one.untyped_storage()._cdata) not in old]
 
 
 def counted(groups: dict[TensorForm, list[Any]]) -> dict[TensorForm, Count]:
