@@ -1,8 +1,8 @@
-"""The program has a handler of its own for the autotuner's choices, which always takes the slowest.
+"""The autotuner has a choice that computes each product four times, and a handler of the program takes the slowest.
 
 $ stepscope run --fresh-cache slow_choice.py
-warning: The fastest choice that the autotuner measured would save 52 % of a step (7.17 ms of 13.9 ms), but
-cpp_fused_bmm_0 and 3 other launches of a step use another one
+warning: The fastest choice that the autotuner measured would save 66 % of a step (12.9 ms of 19.5 ms), but
+extern_kernels.four_products and 3 other launches of a step use another one
 """
 
 import sys
@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 from torch._inductor import config
 from torch._inductor.choices import InductorChoices
+from torch._inductor.select_algorithm import ExternKernelChoice, add_preprocessing_fn
 from torch._inductor.virtualized import V
+
+
+def four_products(x: Tensor, factors: Tensor, *, out: Tensor) -> Tensor:
+    for _ in range(4):
+        torch.bmm(x, factors, out=out)
+    return out
 
 
 class Choices(InductorChoices):
@@ -29,7 +36,9 @@ def products(x: Tensor, factors: Tensor) -> Tensor:
 
 
 config.max_autotune = True
-config.max_autotune_gemm_backends = "CPP,ATEN"
+config.max_autotune_gemm_backends = "ATEN"
+repeated: Any = ExternKernelChoice(four_products, name="four_products")
+add_preprocessing_fn(lambda choices: [*choices, repeated.bind(choices[0].input_nodes, choices[0].layout)])
 V.set_choices_handler(Choices())
 x, factors = torch.randn(8, 128, 256), torch.randn(8, 256, 256) * 0.05
 for _ in range(12):
