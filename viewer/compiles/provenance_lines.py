@@ -230,11 +230,16 @@ def post_to_pre(value: Any) -> Names:
 
 def kernel_sources(value: Any) -> dict[str, list[SourceLine]]:
     """Return the innermost line of each kernel's stacks in `inductor_provenance_tracking_kernel_stack_traces`."""
-    out: dict[str, list[SourceLine]] = {}
-    for kernel, stacks in value.items() if isinstance(value, dict) else ():
-        found: dict[SourceLine, None] = {}
-        for stack in stacks if isinstance(stacks, list) else ():
-            frames = traceback_frames(stack) if isinstance(stack, str) else []
-            found |= dict.fromkeys(frames[-1:])
-        out[kernel] = list(found)
-    return out
+    return {
+        kernel: list(dict.fromkeys(line for frames in stacks for line in frames[-1:]))
+        for kernel, stacks in kernel_stacks(value).items()
+    }
+
+
+def kernel_stacks(value: Any) -> dict[str, list[list[SourceLine]]]:
+    """Return each kernel's stacks in `inductor_provenance_tracking_kernel_stack_traces`, each outermost first."""
+    return {
+        kernel: [traceback_frames(stack) for stack in stacks if isinstance(stack, str)]
+        for kernel, stacks in (value.items() if isinstance(value, dict) else ())
+        if isinstance(stacks, list)
+    }

@@ -88,9 +88,20 @@ def shape_facts(trace: Trace, rows: Sequence[RecordRow]) -> tuple[list[ShapeFact
     headers = trace.headers([row.record for row in shown])
     values = [(row, header_json(headers[row.record]).get(row.event)) for row in shown]
     found = [(row, value) for row, value in values if isinstance(value, dict)]
-    files = {frame["filename"] for _, value in found for frame in _frames(value) if type(frame.get("filename")) is int}
-    names = strings_of(trace, shown[0].log, {file for file in files if 0 <= file < 1 << 62}) if files else {}
+    names = _file_names(trace, shown[0].log, [value for _, value in found]) if found else {}
     return [_shape(row, value, names) for row, value in found], len(wanted)
+
+
+def written_by(trace: Trace, log: int, record: int) -> SourceLine | None:
+    """Return the line of the program that called torch when it wrote a record, if the record has a stack."""
+    value = header_json(trace.header(record))
+    return _caller(value, _file_names(trace, log, [value]))
+
+
+def _file_names(trace: Trace, log: int, values: Sequence[dict[str, Any]]) -> Mapping[int, str]:
+    """Return the names of the files in stacks, by number."""
+    files = {frame["filename"] for value in values for frame in _frames(value) if type(frame.get("filename")) is int}
+    return strings_of(trace, log, {file for file in files if 0 <= file < 1 << 62})
 
 
 def _frames(value: dict[str, Any]) -> list[dict[str, Any]]:
@@ -107,9 +118,13 @@ def _shape(row: RecordRow, value: dict[str, Any], names: Mapping[int, str]) -> S
         return ", ".join(map(str, item)) if isinstance(item, list) else "" if item is None else str(item)
 
     source = text("source") or text("sources")
-    caller = caller_of([_frame(frame, names) for frame in _frames(value)])
-    where = SourceLine(caller.file, caller.line, caller.function, caller.code) if caller else None
+    where = _caller(value, names)
     return ShapeFact(kind, text(subject), source, text(held), text(value_range), text("reason"), where, row.record)
+
+
+def _caller(value: dict[str, Any], names: Mapping[int, str]) -> SourceLine | None:
+    caller = caller_of([_frame(frame, names) for frame in _frames(value)])
+    return SourceLine(caller.file, caller.line, caller.function, caller.code) if caller else None
 
 
 def _frame(frame: dict[str, Any], names: Mapping[int, str]) -> UserFrame:
