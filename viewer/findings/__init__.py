@@ -27,7 +27,7 @@ _OF_RECORDERS = (
     "values.unsigned_difference", "values.active_dropout", "values.exported_training",
     "values.changed_outside", "values.frozen_weight",
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
-    "memory.kept_tensors", "memory.reference_cycle",
+    "memory.recomputed_together", "memory.kept_tensors", "memory.reference_cycle",
     "crash.crash", "crash.exception", "crash.raised_call", "logs.not_recorded",
     "speed.recompiles_each_step", "speed.break_in_hot_loop", "speed.synchronizing_call", "speed.host_bound",
     "speed.data_waits", "speed.slow_optimizer", "speed.uncompiled_work", "speed.growing_sequence",

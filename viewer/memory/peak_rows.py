@@ -34,12 +34,21 @@ class PeakPart:
 
 
 @dataclass(frozen=True)
+class RecomputedRegion:
+    """What the backward pass has computed again of one checkpointed region and still keeps."""
+
+    storage_bytes: int
+    sites: list[int]
+    """The launch sites that computed it, the largest activation first."""
+
+
+@dataclass(frozen=True)
 class PeakParts:
     """The parts of the peak of one log and device, the largest first; they add up to it."""
 
     peak: RunPeak
     parts: list[PeakPart]
-    recomputed_regions: int
-    """Number of checkpointed regions whose recomputed activations are alive at the peak."""
+    recomputed: list[RecomputedRegion]
+    """The checkpointed regions whose recomputed activations are alive at the peak, the largest first."""
     checkpointed_regions: int
     """Number of checkpointed regions that the graph of the peak computes again."""

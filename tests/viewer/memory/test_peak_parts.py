@@ -10,6 +10,7 @@ import pytest
 from stepscope.tracer.schema.graphs import Provenance, SiteProvenance
 from stepscope.viewer.graphs.rows import ProgramName
 from stepscope.viewer.memory import page as page_module
+from stepscope.viewer.memory.peak_rows import RecomputedRegion
 from stepscope.viewer.memory.queries import peak_parts as parts_module
 from stepscope.viewer.memory.queries.peak_parts import peak_parts
 from stepscope.viewer.overview.summary import summary, summary_text
@@ -72,7 +73,7 @@ def test_activations_that_are_computed_again(opened: Open, named: dict[str, Prog
     found = sizes(trace)
     assert (found["recomputed activations"], "temporaries" in found) == (512, False)
     (part,) = peak_parts(trace, 0)
-    assert (part.recomputed_regions, part.checkpointed_regions) == (1, 2)
+    assert ([one.storage_bytes for one in part.recomputed], part.checkpointed_regions) == ([512], 2)
     assert "checkpointed regions have been computed again" not in Client(trace).get("/memory").text
 
 
@@ -80,7 +81,8 @@ def test_regions_that_live_together_are_told(
     opened: Open, named: dict[str, ProgramName], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = opened(training(3))
-    found = [replace(one, recomputed_regions=2, checkpointed_regions=6) for one in peak_parts(trace, 0)]
+    regions = [RecomputedRegion(512, []), RecomputedRegion(256, [])]
+    found = [replace(one, recomputed=regions, checkpointed_regions=6) for one in peak_parts(trace, 0)]
     monkeypatch.setattr(page_module, "peak_parts", lambda _trace, _log: found)
     assert "activations of 2 of 6 checkpointed regions have been computed again" in Client(trace).get("/memory").text
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.graphs.rows import ProgramName
-from stepscope.viewer.memory.peak_rows import PEAK_MEANINGS, PeakKind, PeakPart, PeakParts
+from stepscope.viewer.memory.peak_rows import PEAK_MEANINGS, PeakKind, PeakPart, PeakParts, RecomputedRegion
 from stepscope.viewer.memory.queries.alive import alive_in_call
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.memory.rows import AliveRow, RunPeak
@@ -72,8 +72,18 @@ def parts_of(trace: Trace, peak: RunPeak) -> PeakParts:
     sizes["unknown inputs"] += live - made - given
     parts = [PeakPart(kind, sizes[kind], sizes[kind] / live) for kind in PEAK_MEANINGS if sizes[kind] > 0]
     parts.sort(key=lambda part: -part.storage_bytes)
-    together = {regions[row.name] for row in again}
-    return PeakParts(peak, parts, len(together), len({*regions.values()}))
+    return PeakParts(peak, parts, _by_region(again, regions), len({*regions.values()}))
+
+
+def _by_region(rows: list[AliveRow], regions: Mapping[str, int]) -> list[RecomputedRegion]:
+    groups: defaultdict[int, list[AliveRow]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: -row.storage_bytes):
+        groups[regions[row.name]].append(row)
+    found = [
+        RecomputedRegion(sum(row.storage_bytes for row in group), [row.site for row in group if row.site is not None])
+        for group in groups.values()
+    ]
+    return sorted(found, key=lambda one: -one.storage_bytes)
 
 
 def _regions(trace: Trace, peak: RunPeak) -> dict[str, int]:
