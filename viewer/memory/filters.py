@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.memory.peak_rows import PEAK_MEANINGS
+from stepscope.viewer.memory.queries.peak_rows import PEAK_MEANINGS
 from stepscope.viewer.text.formats import basename, plural
 
 if TYPE_CHECKING:

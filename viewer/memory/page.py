@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepscope.viewer.memory.peak_rows import PeakParts
 from stepscope.viewer.memory.queries.graphs import graphs_by_peak
 from stepscope.viewer.memory.queries.growth import growth
 from stepscope.viewer.memory.queries.leak_rows import GrowthRow, Leak
@@ -14,6 +13,7 @@ from stepscope.viewer.memory.queries.mini_curves import MiniCurve, mini_curves
 from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
 from stepscope.viewer.memory.queries.node_places import NodePlace, node_places
 from stepscope.viewer.memory.queries.peak_parts import peak_parts
+from stepscope.viewer.memory.queries.peak_rows import PeakParts
 from stepscope.viewer.memory.queries.recompute import (
     RecomputeDetail,
     RecomputeRow,

@@ -12,8 +12,8 @@ from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.memory import recomputed_together
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.memory.peak_rows import PeakParts, RecomputedRegion
 from stepscope.viewer.memory.queries.peak_parts import parts_of
+from stepscope.viewer.memory.queries.peak_rows import PeakParts, RecomputedRegion
 from stepscope.viewer.memory.rows import RunPeak
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace

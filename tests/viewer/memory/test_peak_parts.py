@@ -10,9 +10,9 @@ import pytest
 from stepscope.tracer.schema.graphs import Provenance, SiteProvenance
 from stepscope.viewer.graphs.rows import ProgramName
 from stepscope.viewer.memory import page as page_module
-from stepscope.viewer.memory.peak_rows import RecomputedRegion
 from stepscope.viewer.memory.queries import peak_parts as parts_module
 from stepscope.viewer.memory.queries.peak_parts import peak_parts
+from stepscope.viewer.memory.queries.peak_rows import RecomputedRegion
 from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.store.trace import Trace
 from tests.logs.memory_logs import RUN_PEAK, WEIGHT, X, training

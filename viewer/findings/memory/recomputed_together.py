@@ -13,9 +13,9 @@ import re
 from stepscope.viewer.findings.evidence import Evidence, Timed, names_text, rule_of
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.graphs.rows import SourceLine
-from stepscope.viewer.memory.peak_rows import PeakParts
 from stepscope.viewer.memory.queries.graph_index import moment_of, named_graph
 from stepscope.viewer.memory.queries.peak_parts import parts_of
+from stepscope.viewer.memory.queries.peak_rows import PeakParts
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.graphs.rows import ProgramName
-from stepscope.viewer.memory.peak_rows import PEAK_MEANINGS, PeakKind, PeakPart, PeakParts, RecomputedRegion
 from stepscope.viewer.memory.queries.alive import alive_in_call
+from stepscope.viewer.memory.queries.peak_rows import PEAK_MEANINGS, PeakKind, PeakPart, PeakParts, RecomputedRegion
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.memory.rows import AliveRow, RunPeak
 from stepscope.viewer.store import sql

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from stepscope.viewer.memory.peak_rows import PeakPart
 from stepscope.viewer.memory.queries.growth import growth
 from stepscope.viewer.memory.queries.peak_parts import parts_of
+from stepscope.viewer.memory.queries.peak_rows import PeakPart
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
