@@ -176,6 +176,25 @@ def test_a_program_that_calls_no_compiled_code(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "It loaded a package of AOTInductor, whose launches are recorded with --aoti launches if"),
+        (["--aoti", "launches"], "It loaded a package of AOTInductor, which prints no launches"),
+    ],
+)
+def test_a_program_that_loads_a_package(tmp_path: Path, options: list[str], said: str) -> None:
+    """PyTorch imports what loads a package only then; the file need not exist."""
+    code = (
+        "import torch\n@torch.compiler.disable\ndef f(): return torch.ones(2)\nf()\n"
+        "try: torch._inductor.aoti_load_package('absent.pt2')\nexcept Exception: pass"
+    )
+    done = stepscope("run", *options, "--", "-c", code, cwd=tmp_path, alone=True)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"stepscope: no log was written: the program compiled nothing. {said}")
+    assert "AOTI_RUNTIME_CHECK_INPUTS=1" in last
+
+
 @pytest.mark.compiles
 def test_torch_compiles_containers_by_its_function_alone(tmp_path: Path) -> None:
     """What a run without a log says about them."""

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from stepscope.tracer.inductor.compile_calls import has_called_compile
+from stepscope.tracer.inductor.compile_calls import has_called_compile, has_loaded_package
 from stepscope.tracer.inductor.structured_log import add_handler, remove_handler
+from stepscope.tracer.schema.constants import CALLED, LOADED
 
 if TYPE_CHECKING:
     from stepscope.tracer.config import TraceConfig
@@ -21,12 +22,13 @@ def wait_for_compile(tells: str | None = None, configure: Callable[[], TraceConf
     """Start a recorder when the first compile begins, as `configure` or else the environment says (`config`).
 
     `stepscope run` knows by the file at the path `tells` that a recorder waits in the program. At the end of a program
-    that has called `torch.compile` the file gets one letter. An OSError passes unseen."""
+    the file gets the letter `CALLED` if it has called `torch.compile`, and `LOADED` if it has loaded a package of
+    AOTInductor. An OSError passes unseen."""
     waiter = Waiter(configure)
     add_handler(waiter)
     if tells:
         _append(tells, "")
-        atexit.register(lambda: _append(tells, "c" if has_called_compile() else ""))
+        atexit.register(lambda: _append(tells, CALLED * has_called_compile() + LOADED * has_loaded_package()))
     return waiter
 
 

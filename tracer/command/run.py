@@ -17,6 +17,7 @@ from stepscope.tracer.command import process_end
 from stepscope.tracer.command.fresh_cache import CacheUse, FreshCache
 from stepscope.tracer.command.watch import Ending, watch
 from stepscope.tracer.config import TraceConfig, to_environment
+from stepscope.tracer.schema.constants import CALLED, LOADED
 
 WAITS = "STEPSCOPE_WAITS"
 """Variable with the path of the file that `_stepscope_autostart` creates where the recorder waits for a compile."""
@@ -35,6 +36,8 @@ class RunResult:
     """Whether a process of the program imported torch and the recorder waited for a compile there."""
     has_called_compile: bool = False
     """Whether such a process has told at its end that it had called `torch.compile`."""
+    has_loaded_package: bool = False
+    """Whether such a process has told at its end that it had loaded a package of AOTInductor."""
     has_earlier_logs: bool = False
     """Whether the folder held logs before the run."""
 
@@ -59,15 +62,26 @@ class RunResult:
     def _why_nothing_compiled(self) -> str:
         if os.environ.get("TORCH_COMPILE_DISABLE") == "1":
             return "TORCH_COMPILE_DISABLE=1 switches torch.compile off"
-        return (
-            _UNCALLED if self.has_called_compile else "the program compiled nothing: no call of torch.compile was seen"
-        )
+        if self.has_called_compile:
+            return _UNCALLED
+        if self.has_loaded_package:
+            return _LOADED if self.printed_launches is None else _SILENT
+        return "the program compiled nothing: no call of torch.compile was seen"
 
 
 _UNCALLED = (
     "the program called torch.compile, but no code that it compiles. Methods of a compiled module other than forward,"
     " such as training_step, run the module's own code, and the method compile() of nn.Sequential and of other modules"
     " that torch.nn defines has no effect up to torch 2.13"
+)
+_SILENT = (
+    "the program compiled nothing. It loaded a package of AOTInductor, which prints no launches; with"
+    " AOTI_RUNTIME_CHECK_INPUTS=1 it checks its inputs"
+)
+_LOADED = (
+    "the program compiled nothing. It loaded a package of AOTInductor, whose launches are recorded with --aoti launches"
+    " if the package was compiled under `stepscope run --aoti launches` as well; with AOTI_RUNTIME_CHECK_INPUTS=1 the"
+    " package checks its inputs"
 )
 
 
@@ -118,14 +132,21 @@ def recorded(
                 cache.remove()
             raise
         has_waited = waits.exists()
-        has_called = has_waited and waits.stat().st_size > 0
+        told = waits.read_text() if has_waited else ""
     cached = cache.end(failed=ending.exit_code != 0) if cache is not None else None
     if printed:
         printed.finish(ending.code, timed_out=ending.timed_out)
     logs = set(config.directory.glob("*.log")) - before
     in_order = sorted(logs, key=lambda path: path.stat().st_mtime)
     return RunResult(
-        ending, in_order, printed.launches if printed else None, cached, has_waited, has_called, bool(before)
+        ending,
+        in_order,
+        printed.launches if printed else None,
+        cached,
+        has_waited,
+        CALLED in told,
+        LOADED in told,
+        bool(before),
     )
 
 

@@ -36,3 +36,6 @@ TORCH_NAMESPACES = (
     "_quantized", "quantized_decomposed", "torchvision", "bucketing",
 )  # fmt: skip
 """Namespaces of operators that may return their input, as `wait_tensor` does, or that PyTorch itself checks."""
+CALLED, LOADED = "c", "p"
+"""What a program tells `stepscope run` at its end: that it has called `torch.compile`, and that it has loaded a package
+of AOTInductor."""
