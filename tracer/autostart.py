@@ -26,6 +26,10 @@ def wait_for_compile(tells: str | None = None, configure: Callable[[], TraceConf
     AOTInductor. An OSError passes unseen."""
     waiter = Waiter(configure)
     add_handler(waiter)
+    if "torch" in sys.modules:  # else it is not imported here
+        from stepscope.tracer.inductor.state_calls import watch_and_wait
+
+        watch_and_wait()
     if tells:
         _append(tells, "")
         atexit.register(lambda: _append(tells, CALLED * has_called_compile() + LOADED * has_loaded_package()))
@@ -63,5 +67,9 @@ class Waiter(logging.Handler):
     def stop(self) -> None:
         """Wait no longer, and end the recording if it has begun."""
         remove_handler(self)
+        if "torch" in sys.modules:
+            from stepscope.tracer.inductor.state_calls import stop_waiting
+
+            stop_waiting()
         if self.recorder is not None:
             self.recorder.stop()

@@ -159,6 +159,15 @@ def hooking(folder: Path) -> None:
     run_recorded(folder, code)
 
 
+def loading(folder: Path) -> None:
+    """A checkpoint of a compiled module loads nothing."""
+    code = (
+        "import torch; net, f = torch.nn.Linear(4, 4), torch.compile(torch.nn.Linear(4, 4))\n"
+        "net.load_state_dict(f.state_dict(), strict=False); f(torch.ones(2, 4))"
+    )
+    run_recorded(folder, code)
+
+
 def piling(folder: Path) -> None:
     """A hook is added to a parameter in each step."""
     code = (
@@ -281,6 +290,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "clearing": (clearing, "run graph launches cleared_gradients end"),
     "clipping": (clipping, "run graph launches misplaced_clipping end"),
     "hooking": (hooking, "run graph launches changed_hooks end"),
+    "loading": (loading, "run graph launches unmatched_keys end"),
     "piling": (piling, "run graph launches piled_hooks end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "keeping": (keeping, "run graph launches kept_results end"),

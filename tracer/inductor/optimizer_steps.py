@@ -14,15 +14,18 @@ from stepscope.tracer.inductor.clipping_calls import ClippingCalls
 from stepscope.tracer.inductor.compat import optimizer_hook
 from stepscope.tracer.inductor.kept_gradients import GradientResets
 from stepscope.tracer.inductor.learning_rates import RateWatch
+from stepscope.tracer.inductor.loaded_states import StatesWatch
 from stepscope.tracer.inductor.lost_updates import UpdateWatch
 from stepscope.tracer.inductor.misplaced_clipping import ClippingWatch
 from stepscope.tracer.inductor.missing_gradients import GradientWatch
 from stepscope.tracer.inductor.piled_hooks import PilesWatch
 from stepscope.tracer.inductor.shared_parameters import SharedWatch
+from stepscope.tracer.inductor.state_calls import StateCalls, waiting_calls
 from stepscope.tracer.inductor.unaveraged_gradients import AveragingWatch
 from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.graphs import UnaveragedGradients
+from stepscope.tracer.schema.states import UnmatchedKeys
 from stepscope.tracer.schema.steps import (
     ChangedHooks,
     ClearedGradients,
@@ -49,6 +52,7 @@ OptimizerRecord = (
     | PiledHooks
     | SharedParameters
     | UnaveragedGradients
+    | UnmatchedKeys
     | UntrainedParameters
 )
 LEAST_NS = 1_000_000
@@ -59,8 +63,8 @@ class OptimizerSteps:
     """Calls a function at each end of an optimizer's `step`, and another one with the records of long steps, of
     learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer, of those whose
     memory others share, of hooks that change after the compile or pile up, of clipping that has no effect on a step or
-    happens before unscaling, of gradients that DistributedDataParallel does not average and, in the end, of gradients
-    that were kept, or cleared before a step used them."""
+    happens before unscaling, of gradients that DistributedDataParallel does not average, of calls of `load_state_dict`
+    that load nothing and, in the end, of gradients that were kept, or cleared before a step used them."""
 
     def __init__(
         self,
@@ -68,7 +72,7 @@ class OptimizerSteps:
         on_end: Callable[[Any], None],
         failed: Callable[[str, BaseException], None],
     ) -> None:
-        self._write, self._on_end = write, on_end
+        self._write, self._on_end, self._failed = write, on_end, failed
         self._began: dict[int, int] = {}
         """Begin (ns) of the step that runs, by thread."""
         self._handles: list[Any] = []
@@ -80,6 +84,7 @@ class OptimizerSteps:
         self._clipping, self._piles = ClippingWatch(write, failed), PilesWatch(write, failed)
         self._clearing = ClearingCalls(self._clears, self._has_cleared)
         self._clips = ClippingCalls(self._clipping)
+        self._state_calls = StateCalls()
 
     def attach(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -90,6 +95,13 @@ class OptimizerSteps:
         ]
         self._clearing.attach()
         self._clips.attach()
+        self._state_calls = waiting_calls() or self._state_calls
+        self._state_calls.watch.begin(self._write, self._failed)
+        self._state_calls.attach()
+
+    @property
+    def _states(self) -> StatesWatch:
+        return self._state_calls.watch
 
     def captured(self, module: Any) -> None:
         """Note the parameters that a captured graph takes from modules, and their hooks. Raises nothing."""
@@ -97,16 +109,18 @@ class OptimizerSteps:
         self._shared.captured(module)
         self._cleared.captured(module)
         self._hooks.captured(module)
+        self._states.tell()
 
     def look(self, frame: object, phase: str | None) -> None:
         """Note that a graph of a frame is called. Raises nothing."""
         self._gradients.look(phase)
         self._cleared.look(frame, phase)
         self._hooks.look(frame, phase)
+        self._states.tell()
 
     def after_fork(self) -> None:
         """Forget the steps of the parent, which tells of them."""
-        for watch in (self._gradients, self._cleared, self._missing, self._clipping):
+        for watch in (self._gradients, self._cleared, self._missing, self._clipping, self._states):
             watch.after_fork()
 
     def detach(self) -> None:
@@ -115,7 +129,8 @@ class OptimizerSteps:
         self._handles.clear()
         self._clearing.detach()
         self._clips.detach()
-        for watch in (self._gradients, self._cleared, self._missing):
+        self._state_calls.detach()
+        for watch in (self._gradients, self._cleared, self._missing, self._states):
             watch.tell()
 
     def _clears(self, owner: Any) -> None:

@@ -23,6 +23,7 @@ from stepscope.tracer.schema import (
     profiles,
     raised_calls,
     scalars,
+    states,
     statistics,
     steps,
     tuning,
@@ -33,7 +34,7 @@ from stepscope.tracer.schema.record import Record, records_of
 
 _MODULES = (
     graphs, launches, steps, scalars, values, statistics, judging, layer_checks, memory, gaps, raised_calls,
-    process_ends, profiles, tuning,
+    process_ends, profiles, tuning, states,
 )  # fmt: skip
 
 

@@ -251,6 +251,11 @@ CREATE TABLE piled_hooks (           -- functions that are registered as hooks i
     owner VARCHAR, is_parameter BOOLEAN, owners BIGINT, hooks BIGINT, step BIGINT,
     step_file VARCHAR, step_line BIGINT
 );
+CREATE TABLE unmatched_keys (        -- calls of load_state_dict that load nothing because keys differ by a prefix
+    log BIGINT, time_unix_ns BIGINT, module VARCHAR, tensors BIGINT, missing BIGINT, explained BIGINT,
+    given_prefix VARCHAR, own_prefix VARCHAR, given_key VARCHAR,
+    file VARCHAR, line BIGINT        -- the place that calls load_state_dict
+);
 CREATE TABLE misplaced_clipping (    -- clipping of gradients after a step, or before they are unscaled
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, max_norm DOUBLE, scale DOUBLE,
     clip_file VARCHAR, clip_line BIGINT,   -- the place that calls clip_grad_norm_

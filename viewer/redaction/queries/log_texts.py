@@ -25,7 +25,7 @@ _COLUMNS = {
         "cleared_gradients.zero_grad_file", "missing_gradients.zero_grad_file",
         "kept_tensors.file", "changed_hooks.file", "misplaced_clipping.file",
         "misplaced_clipping.clip_file", "unaveraged_gradients.file", "piled_hooks.file",
-        "piled_hooks.step_file",
+        "piled_hooks.step_file", "unmatched_keys.file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
@@ -38,6 +38,8 @@ _COLUMNS = {
         "shared_parameters.name", "shared_parameters.names", "shared_parameters.others", "cleared_gradients.name",
         "changed_hooks.name", "changed_hooks.module", "misplaced_clipping.name",
         "unaveraged_gradients.name", "unaveraged_gradients.module", "piled_hooks.name", "piled_hooks.owner",
+        "unmatched_keys.module", "unmatched_keys.given_prefix", "unmatched_keys.own_prefix",
+        "unmatched_keys.given_key",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
     "environment": ("process_ends.environment",),

@@ -1,0 +1,60 @@
+"""Findings about calls of `state_dict` and `load_state_dict`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.states import UnmatchedKeys
+from stepscope.viewer.findings import all_findings
+from stepscope.viewer.store.trace import Trace
+from tests.logs.synthetic import LogBuilder, run
+
+Open = Callable[[LogBuilder | bytes], Trace]
+
+
+@pytest.mark.parametrize(
+    ("given", "own", "cause", "advice"),
+    [
+        ("_orig_mod.", "", 'the keys of the checkpoint contain "_orig_mod." of torch.compile', "Use getattr(model, "),
+        ("", "_orig_mod.", 'the keys of the module contain "_orig_mod." of torch.compile', "Use getattr(model, "),
+        (
+            "module.",
+            "",
+            'the keys of the checkpoint contain "module." of DataParallel or DistributedDataParallel',
+            'Remove "module." from the keys',
+        ),
+        (
+            "_orig_mod.",
+            "module.",
+            'the keys of the checkpoint contain "_orig_mod." of torch.compile, and the keys of the module contain'
+            ' "module." of DataParallel or DistributedDataParallel',
+            "Use getattr(model, ",
+        ),
+        (
+            "",
+            "net.",
+            'the keys of the module contain "net."',
+            "Call load_state_dict() of the inner module, model.net",
+        ),
+    ],
+)
+def test_a_checkpoint_that_loads_nothing(opened: Open, given: str, own: str, cause: str, advice: str) -> None:
+    record = UnmatchedKeys("Net", 1006, 1004, 1000, given, own, f"{given}head.weight", "/src/train.py", 9)
+    log = LogBuilder().record(run()).record(record).record(End("exit", 1))
+    (finding,) = [one for one in all_findings(opened(log)) if one.kind == "unmatched_keys"]
+    assert finding.title == (
+        f"load_state_dict(strict=False) (train.py:9) does not load 1,004 of 1,006 tensors of Net: {cause}"
+    )
+    assert (finding.severity, finding.source and finding.source.line) == ("warning", 9)
+    assert finding.proof[0] == f"Without that, 1,000 keys would match, such as {given}head.weight"
+    assert finding.proof[1].startswith(advice)
+
+
+def test_strange_records_of_keys(opened: Open) -> None:
+    builder = LogBuilder().record(run())
+    for explained, prefix in ((0, "net."), (4, "")):
+        builder.record(UnmatchedKeys("Net", 4, 4, explained, prefix, "", "weight", None, None))
+    assert [one.kind for one in all_findings(opened(builder.record(End("exit", 1))))] == []

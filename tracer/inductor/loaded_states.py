@@ -1,0 +1,120 @@
+"""Finds calls of `load_state_dict` that do not load what the program means them to load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from stepscope.tracer.inductor.compat import without_modes
+from stepscope.tracer.inductor.key_prefixes import COMPILED, explained_by
+from stepscope.tracer.runtime.program_frames import calling_place
+from stepscope.tracer.schema.states import UnmatchedKeys
+
+MOST_TOLD = 8
+"""Number of calls that are told in one log."""
+Write = Callable[[UnmatchedKeys], None]
+Failed = Callable[[str, BaseException], None]
+_Slot = tuple[int, str]
+"""Where a module has a parameter or a buffer: the `id` of the module, and the name in it."""
+
+
+class _Unmatched(NamedTuple):
+    """A call that left tensors as they were. Keeps none of them alive."""
+
+    record: UnmatchedKeys
+    slots: set[_Slot]
+    """The tensors that no other call has loaded since."""
+
+
+class StatesWatch:
+    """Writes a record of each call that loads nothing because of a prefix, once compiled code is about to run without
+    another call that has loaded the tensors."""
+
+    def __init__(self) -> None:
+        self._write: Write | None = None
+        self._failed: Failed | None = None
+        self._unmatched: list[_Unmatched] = []
+        self._told = 0
+        self._is_done = False
+
+    def begin(self, write: Write, failed: Failed) -> None:
+        """Write records with `write` from now on; what was seen before waits for it."""
+        self._write, self._failed = write, failed
+
+    def after_fork(self) -> None:
+        """Forget the calls of the parent, which tells of them."""
+        self._unmatched.clear()
+
+    def tell(self) -> None:
+        """Write the records that wait, since compiled code is about to run. Raises nothing."""
+        if self._unmatched and self._write is not None:
+            waiting, self._unmatched = self._unmatched, []
+            for one in waiting[: MOST_TOLD - self._told]:
+                self._told += 1
+                self._write(one.record)
+
+    def loaded(self, module: Any, given: Any, result: Any, *, is_strict: bool, is_assigned: bool) -> None:
+        if self._is_done:
+            return
+        try:
+            with without_modes():
+                if self._unmatched:
+                    self._forget_loaded(module, result)
+                if not is_strict and result.missing_keys and result.unexpected_keys:
+                    self._note_unmatched(module, given, result)
+        except Exception as error:
+            self._stop(error)
+
+    def _forget_loaded(self, module: Any, result: Any) -> None:
+        missing = {*result.missing_keys}
+        loaded = {slot for key, slot, _ in _tensors(module) if key not in missing}
+        for one in self._unmatched:
+            one.slots.difference_update(loaded)
+        self._unmatched = [one for one in self._unmatched if 2 * len(one.slots) > one.record.explained]
+
+    def _note_unmatched(self, module: Any, given: Any, result: Any) -> None:
+        own = {key: (slot, _shape(one)) for key, slot, one in _tensors(module)}
+        missing = {key: own[key][1] for key in result.missing_keys if key in own}
+        unexpected = {key: _shape(given[key]) for key in result.unexpected_keys if key in given}
+        found = explained_by(_with_shapes(missing), _with_shapes(unexpected))
+        if found is None or len(self._unmatched) == MOST_TOLD:
+            return
+        explained = len(found.keys)
+        if 2 * explained >= len(own) or (found.is_of_torch and 2 * explained >= len(unexpected)):
+            record = UnmatchedKeys(
+                _class_name(module), len(own), len(missing), explained, found.given, found.own, found.given_key,
+                *calling_place(),
+            )  # fmt: skip
+            self._unmatched.append(_Unmatched(record, {own[key][0] for key in found.keys}))
+
+    def _stop(self, error: Exception) -> None:
+        self._is_done = True
+        self._unmatched.clear()
+        if self._failed is not None:
+            self._failed("calls of load_state_dict", error)
+
+
+def _tensors(module: Any) -> Iterator[tuple[str, _Slot, Any]]:
+    """Yield the keys, the places and the tensors that `load_state_dict` of a module loads."""
+    for prefix, part in module.named_modules(remove_duplicate=False):
+        for name, one in [*part._parameters.items(), *part._buffers.items()]:
+            if one is not None and name not in part._non_persistent_buffers_set:
+                yield (f"{prefix}.{name}" if prefix else name), (id(part), name), one
+
+
+def _shape(tensor: Any) -> tuple[int, ...] | None:
+    """Return the shape of a tensor; None of other objects and of parameters without one, as those of lazy modules."""
+    has_shape = issubclass(type(tensor), torch.Tensor) and not is_lazy(tensor)
+    return tuple(tensor.shape) if has_shape else None
+
+
+def _with_shapes(shapes: dict[str, tuple[int, ...] | None]) -> dict[str, tuple[int, ...]]:
+    return {key: shape for key, shape in shapes.items() if shape is not None}
+
+
+def _class_name(module: Any) -> str:
+    inner = module._modules.get(COMPILED.rstrip("."))
+    return type(inner if inner is not None else module).__name__

@@ -1,0 +1,109 @@
+"""Tells when the program has called `load_state_dict` of a module.
+
+Programs load weights before they compile anything, and thus before a recorder starts by itself. So the calls are
+watched from the import of torch on, and the recorder that starts takes over what was seen. Until the first call only
+this module is imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import Module
+
+if TYPE_CHECKING:
+    from stepscope.tracer.inductor.loaded_states import StatesWatch
+
+
+class StateCalls:
+    """Wraps `Module.load_state_dict` while it is attached. Calls inside of another one, as those of hooks, and calls
+    that Dynamo traces are not told."""
+
+    def __init__(self) -> None:
+        self._wrapped: list[tuple[str, Any, Any]] = []
+        """The name of the method, the original and the wrapper."""
+        self._inside: set[int] = set()
+        """The threads that run such a method."""
+
+    @functools.cached_property
+    def watch(self) -> StatesWatch:
+        """What is told of the calls."""
+        from stepscope.tracer.inductor.loaded_states import StatesWatch
+
+        return StatesWatch()
+
+    def attach(self) -> None:
+        if not self._wrapped:
+            self._wrap("load_state_dict", self._loading)
+
+    def detach(self) -> None:
+        """Restore what was wrapped, unless somebody else has wrapped it since."""
+        for name, original, wrapper in self._wrapped:
+            if getattr(Module, name) is wrapper:
+                setattr(Module, name, original)
+        self._wrapped.clear()
+
+    def _wrap(self, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        original = getattr(Module, name)
+        wrapper = wrap(original)
+        self._wrapped.append((name, original, wrapper))
+        setattr(Module, name, wrapper)
+
+    def _loading(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original, updated=())
+        def load_state_dict(module: Any, state_dict: Any, *arguments: Any, **named: Any) -> Any:
+            if torch.compiler.is_compiling() or not self._is_told():
+                return original(module, state_dict, *arguments, **named)
+            with self._running():
+                result = original(module, state_dict, *arguments, **named)
+            is_strict, is_assigned = _options(arguments, named)
+            self.watch.loaded(module, state_dict, result, is_strict=is_strict, is_assigned=is_assigned)
+            return result
+
+        return load_state_dict
+
+    def _is_told(self) -> bool:
+        """Return whether the recording goes on and this thread runs none of the methods yet."""
+        return bool(self._wrapped) and threading.get_ident() not in self._inside
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        thread = threading.get_ident()
+        self._inside.add(thread)
+        try:
+            yield
+        finally:
+            self._inside.discard(thread)
+
+
+def _options(arguments: Sequence[Any], named: dict[str, Any]) -> tuple[bool, bool]:
+    """Return `strict` and `assign` of a call."""
+    strict = named.get("strict", arguments[0] if arguments else True)
+    return bool(strict), bool(named.get("assign", arguments[1] if len(arguments) > 1 else False))
+
+
+_waiting: list[StateCalls] = []
+"""What is attached before a recorder takes it over."""
+
+
+def watch_and_wait() -> None:
+    """Watch the calls until a recorder starts."""
+    if not _waiting:
+        _waiting.append(StateCalls())
+        _waiting[0].attach()
+
+
+def waiting_calls() -> StateCalls | None:
+    """Return what waits for a recorder and is the caller's then, or None."""
+    return _waiting.pop() if _waiting else None
+
+
+def stop_waiting() -> None:
+    """Watch no longer without a recorder."""
+    if (calls := waiting_calls()) is not None:
+        calls.detach()

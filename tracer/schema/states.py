@@ -1,0 +1,35 @@
+"""Records of calls of `state_dict` and `load_state_dict`. `stepscope.tracer.schema.records` names them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from stepscope.tracer.schema.record import Record
+
+
+@dataclass(frozen=True)
+class UnmatchedKeys(Record):
+    """A call of `load_state_dict(..., strict=False)` that left tensors of a module as they were, because the keys of
+    the `state_dict` and those of the module differ by a prefix."""
+
+    KIND: ClassVar[str] = "unmatched_keys"
+    TABLE: ClassVar[str | None] = "unmatched_keys"
+
+    module: str
+    """The class of the module, within the module of torch.compile if there is one."""
+    tensors: int
+    """The number of parameters and persistent buffers of the module."""
+    missing: int
+    """The number of those that were not loaded."""
+    explained: int
+    """The number of those that would have been loaded without the prefix."""
+    given_prefix: str
+    """What the keys of the `state_dict` have and those of the module lack."""
+    own_prefix: str
+    """What the keys of the module have and those of the `state_dict` lack."""
+    given_key: str
+    """The first key of the `state_dict` that matches none of the module."""
+    file: str | None
+    """The place in the program that calls `load_state_dict`."""
+    line: int | None

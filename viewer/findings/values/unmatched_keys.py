@@ -1,0 +1,77 @@
+"""`load_state_dict(..., strict=False)` leaves tensors of a module as they are, without an error, because the keys of
+the `state_dict` and those of the module differ by a prefix. torch.compile adds `_orig_mod.` to the keys of what it
+compiles, DataParallel and DistributedDataParallel add `module.`, and a module of the program that holds the model adds
+its own name. Keys that are missing match unexpected ones, with equal shapes, once `_orig_mod.` is removed wherever it
+stands and one prefix is removed from the keys or added to them. These must be at least half of the module's parameters
+and persistent buffers, or, if torch has added the prefix, at least half of the unexpected keys. Other keys that do not
+match, as those of a new head, do not count. A call does not count, either, if another one loads the tensors before
+compiled code runs. Calls before the recording do not count; it begins with the import of torch, or with
+`stepscope.trace()`. Loops that copy tensors by themselves are not seen."""
+
+from __future__ import annotations
+
+from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
+from stepscope.viewer.findings.values.operations import place
+from stepscope.viewer.graphs.rows import line_at
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.text.formats import plural
+from stepscope.viewer.values.queries.unmatched_keys import Unmatched, unmatched_keys
+
+SUMMARY = "A checkpoint loads nothing, because the keys differ by a prefix"
+TITLE_IS_MEASURED = True
+_COMPILED, _PARALLEL = "_orig_mod.", "module."
+
+
+def find(evidence: Evidence) -> list[Timed]:
+    """Return one finding per call."""
+    return [_finding(evidence, one) for one in unmatched_keys(evidence.trace)]
+
+
+def _finding(evidence: Evidence, one: Unmatched) -> Timed:
+    source = line_at(one.file, one.line)
+    return one.time_unix_ns, Finding(
+        kind="unmatched_keys",
+        severity="warning",
+        title=f"load_state_dict(strict=False){place(source)} does not load {one.missing:,} of"
+        f" {plural(one.tensors, 'tensor')} of {one.module}: {_cause(one)}",
+        proof=[
+            f"Without that, {plural(one.explained, 'key')} would match, such as {one.given_key}",
+            _advice(one),
+            "With strict=True, load_state_dict() raises an error in place of this.",
+        ],
+        rule=rule_of(__doc__),
+        evidence={
+            "module": one.module, "tensors": one.tensors, "missing": one.missing, "explained": one.explained,
+            "given_prefix": one.given_prefix, "own_prefix": one.own_prefix, "given_key": one.given_key,
+        },
+        page="/",
+        rank=evidence.rank_of(one.log),
+        log=one.log,
+        source=source,
+    )  # fmt: skip
+
+
+def _cause(one: Unmatched) -> str:
+    given = f"the keys of the checkpoint contain {_named(one.given_prefix)}" if one.given_prefix else ""
+    own = f"the keys of the module contain {_named(one.own_prefix)}" if one.own_prefix else ""
+    return f"{given}, and {own}" if given and own else given or own
+
+
+def _named(prefix: str) -> str:
+    makers = [
+        *(["torch.compile"] if _COMPILED in prefix else []),
+        *(["DataParallel or DistributedDataParallel"] if prefix.replace(_COMPILED, "") == _PARALLEL else []),
+    ]
+    return f'"{prefix}"' + (f" of {' and '.join(makers)}" if makers else "")
+
+
+def _advice(one: Unmatched) -> str:
+    prefix = one.given_prefix or one.own_prefix
+    if prefix == _COMPILED:
+        return (
+            "Use getattr(model, '_orig_mod', model) to save and to load, or remove \"_orig_mod.\" from the keys of the"
+            " checkpoint."
+        )
+    if one.given_prefix:
+        return f'Remove "{prefix}" from the keys of the checkpoint, or save the state_dict() of the inner module.'
+    return f'Call load_state_dict() of the inner module, model.{prefix.rstrip(".")}, whose keys lack "{prefix}".'
