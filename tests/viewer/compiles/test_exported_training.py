@@ -84,12 +84,13 @@ def text_of(*statements: str) -> bytes:
     return f'class GraphModule(torch.nn.Module):\n    def forward(self, x: "f32[4, 8]"):\n{lines}\n'.encode()
 
 
-def package(log: LogBuilder, graph_text: bytes, stacks: dict[str, list[str]], line: int = 7) -> LogBuilder:
+def package(log: LogBuilder, graph_text: bytes, stacks: dict[str, list[str]], line: int = 7, **ids: Any) -> LogBuilder:
     stack = [{"line": line, "name": "build", "filename": 1, "loc": "aoti_compile_and_package(program)"},
              {"line": 153, "name": "aoti_compile_and_package", "filename": 2, "loc": ""}]  # fmt: skip
-    log.artifact("before_pre_grad_graph", graph_text, "string", stack=stack)
-    log.torch("graph_dump", {"name": "inductor_aot_wrapper_code", "type": "cpp", "filename": "/tmp/w.cpp"}, b"int a;")
-    return log.artifact(STACKS, orjson.dumps(stacks))
+    header: dict[str, Any] = {**ids} if ids else {"stack": stack}
+    log.artifact("before_pre_grad_graph", graph_text, "string", **header)
+    dump = {"name": "inductor_aot_wrapper_code", "type": "cpp", "filename": "/tmp/w.cpp"}
+    return log.torch("graph_dump", dump, b"int a;", **ids).artifact(STACKS, orjson.dumps(stacks), **ids)
 
 
 def begun() -> LogBuilder:
@@ -119,6 +120,7 @@ def test_a_package_names_the_line_of_the_model(opened: Open) -> None:
     assert finding.severity == "warning"
     assert finding.title.startswith("A package (build.py:7) drops values at random (dropout, model.py:9)")
     assert (finding.source.file, finding.source.line) == ("/src/model.py", 9)
+    assert finding.page == "/compile/-?log=0"
     assert len(finding.proof) == 1
     assert "model.eval() before torch.export.export()" in finding.proof[0]
 
@@ -136,6 +138,15 @@ def test_the_advice_follows_from_the_line(opened: Open, code: str, advice: str) 
     (finding,) = told(opened(package(begun(), text_of(line, ACTIVE), {})))
     assert advice in finding.proof[0]
     assert finding.source.line == 9
+
+
+def test_a_package_of_a_strict_export_has_its_own_compile(opened: Open) -> None:
+    """PyTorch writes no stack of the caller then."""
+    ids: Any = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+    line = "# File: /src/model.py:9 in forward, code: return self.drop(h)"
+    (finding,) = told(opened(package(begun(), text_of(line, ACTIVE), {}, **ids)))
+    assert finding.title.startswith("A package drops values at random (dropout, model.py:9)")
+    assert finding.page == "/compile/0_0?log=0"
 
 
 def test_a_dropout_on_purpose_is_none(opened: Open) -> None:

@@ -13,6 +13,7 @@ from stepscope.viewer.compiles.queries.details import written_by
 from stepscope.viewer.graphs.queries.dynamo_nodes import Function, dynamo_graphs, functions_of
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.ingest.lenient_json import loads
+from stepscope.viewer.ingest.torch_trace.kinds import NO_ID
 from stepscope.viewer.ingest.torch_trace.torch_text import is_of_torch
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -26,7 +27,7 @@ _PACKAGES = f"""
         FROM records
         WHERE list_contains(['before_pre_grad_graph', 'inductor_aot_wrapper_code', '{_STACKS}'], name)
     )
-    SELECT log, min(record) FILTER (name = 'before_pre_grad_graph') AS graph, min(time_unix_ns),
+    SELECT log, compile_id, min(record) FILTER (name = 'before_pre_grad_graph') AS graph, min(time_unix_ns),
            min(record) FILTER (name = '{_STACKS}')
     FROM marks GROUP BY log, compile_id, part HAVING bool_or(name = 'inductor_aot_wrapper_code') AND graph IS NOT NULL
     ORDER BY log, graph
@@ -72,11 +73,13 @@ class ExportedTraining:
     """An exported program for inference with such operators."""
 
     log: int
+    compile_id: str
+    """``-`` if the compile has none, as that of most packages."""
     record: int
     """The record with its graph."""
     time_unix_ns: int
     compiled_at: SourceLine | None
-    """The line that compiles the package; None for a graph of torch.compile."""
+    """The line that compiles the package; None for a graph of torch.compile, and if the log does not tell it."""
     graph: int | None
     """None for a package."""
     step: int | None
@@ -85,15 +88,17 @@ class ExportedTraining:
 
 def exported_training(trace: Trace) -> Iterator[ExportedTraining]:
     """Yield the packages, then the graphs of torch.compile."""
-    for log, record, time_unix_ns, stacks in sql.rows(trace, _PACKAGES):
+    for log, compile_id, record, time_unix_ns, stacks in sql.rows(trace, _PACKAGES):
         if operators := _operators(trace, record, stacks):
             place = written_by(trace, log, record)
-            yield ExportedTraining(log, record, time_unix_ns, place, None, None, operators)
+            yield ExportedTraining(log, compile_id or NO_ID, record, time_unix_ns, place, None, None, operators)
     for of in dynamo_graphs(trace):
         if sql.row(trace, _PHASE, [of.graph]) == ("inference",):
             stacks = sql.number(trace, _OF_COMPILE, [of.log, of.compile_id, of.record])
             if operators := _operators(trace, of.record, stacks):
-                yield ExportedTraining(of.log, of.record, of.start_ns, None, of.graph, of.step, operators)
+                yield ExportedTraining(
+                    of.log, of.compile_id, of.record, of.start_ns, None, of.graph, of.step, operators
+                )
 
 
 def _operators(trace: Trace, record: int, stacks: int | None) -> tuple[TrainingOperator, ...]:

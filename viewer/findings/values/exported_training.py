@@ -44,7 +44,7 @@ def _finding(evidence: Evidence, one: ExportedTraining) -> Timed:
         proof=_advice(one.operators),
         rule=rule_of(__doc__),
         evidence={"operators": [operator.name for operator in one.operators]},
-        page=compile_page(one.log, "-") if one.graph is None else f"/graphs/{one.graph}",
+        page=compile_page(one.log, one.compile_id) if one.graph is None else f"/graphs/{one.graph}",
         rank=evidence.rank_of(one.log),
         source=lines[0] if lines else one.compiled_at,
         **attributes(one, "step", "graph", "log"),
