@@ -178,6 +178,19 @@ def piling(folder: Path) -> None:
     run_recorded(folder, code)
 
 
+def evaluating(folder: Path) -> None:
+    """A module is left in eval mode."""
+    code = (
+        "import torch; net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout())\n"
+        "f, o, x = torch.compile(net), torch.optim.SGD(net.parameters()), torch.ones(2, 4)\n"
+        "train = lambda: (f(x).sum().backward(), o.step(), o.zero_grad())\n"
+        "train(); net.eval()\n"
+        "with torch.no_grad(): f(x)\n"
+        "[train() for _ in range(6)]"
+    )
+    run_recorded(folder, code)
+
+
 def freezing(folder: Path) -> None:
     """A weight changes after the compile that made a constant of it, and that measured choices for its product."""
     code = (
@@ -292,6 +305,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "hooking": (hooking, "run graph launches changed_hooks end"),
     "loading": (loading, "run graph launches unmatched_keys end"),
     "piling": (piling, "run graph launches piled_hooks end"),
+    "evaluating": (evaluating, "run graph launches eval_call end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "keeping": (keeping, "run graph launches kept_results end"),
     "caching": (caching, "run graph launches kept_tensors end"),

@@ -12,6 +12,7 @@ from stepscope.tracer.inductor.cleared_gradients import ClearedWatch
 from stepscope.tracer.inductor.clearing_calls import ClearingCalls
 from stepscope.tracer.inductor.clipping_calls import ClippingCalls
 from stepscope.tracer.inductor.compat import optimizer_hook
+from stepscope.tracer.inductor.eval_calls import EvalCalls
 from stepscope.tracer.inductor.kept_gradients import GradientResets
 from stepscope.tracer.inductor.learning_rates import RateWatch
 from stepscope.tracer.inductor.loaded_states import StatesWatch
@@ -29,6 +30,7 @@ from stepscope.tracer.schema.states import UnmatchedKeys
 from stepscope.tracer.schema.steps import (
     ChangedHooks,
     ClearedGradients,
+    EvalCall,
     KeptGradients,
     LearningRate,
     LostUpdates,
@@ -44,6 +46,7 @@ OptimizerRecord = (
     OptimizerStep
     | ChangedHooks
     | ClearedGradients
+    | EvalCall
     | KeptGradients
     | LearningRate
     | LostUpdates
@@ -63,8 +66,9 @@ class OptimizerSteps:
     """Calls a function at each end of an optimizer's `step`, and another one with the records of long steps, of
     learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer, of those whose
     memory others share, of hooks that change after the compile or pile up, of clipping that has no effect on a step or
-    happens before unscaling, of gradients that DistributedDataParallel does not average, of calls of `load_state_dict`
-    that load nothing and, in the end, of gradients that were kept, or cleared before a step used them."""
+    happens before unscaling, of calls of `eval`, of gradients that DistributedDataParallel does not average, of calls
+    of `load_state_dict` that load nothing and, in the end, of gradients that were kept, or cleared before a step used
+    them."""
 
     def __init__(
         self,
@@ -83,7 +87,7 @@ class OptimizerSteps:
         self._hooks, self._averaging = HooksWatch(write, failed), AveragingWatch(write, failed)
         self._clipping, self._piles = ClippingWatch(write, failed), PilesWatch(write, failed)
         self._clearing = ClearingCalls(self._clears, self._has_cleared)
-        self._clips = ClippingCalls(self._clipping)
+        self._clips, self._evals = ClippingCalls(self._clipping), EvalCalls(write, failed)
         self._state_calls = StateCalls()
 
     def attach(self) -> None:
@@ -93,11 +97,10 @@ class OptimizerSteps:
             register_optimizer_step_pre_hook(optimizer_hook(self._begin)),
             register_optimizer_step_post_hook(optimizer_hook(self._end)),
         ]
-        self._clearing.attach()
-        self._clips.attach()
         self._state_calls = waiting_calls() or self._state_calls
         self._state_calls.watch.begin(self._write, self._failed)
-        self._state_calls.attach()
+        for calls in (self._clearing, self._clips, self._evals, self._state_calls):
+            calls.attach()
 
     @property
     def _states(self) -> StatesWatch:
@@ -127,9 +130,8 @@ class OptimizerSteps:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self._clearing.detach()
-        self._clips.detach()
-        self._state_calls.detach()
+        for calls in (self._clearing, self._clips, self._evals, self._state_calls):
+            calls.detach()
         for watch in (self._gradients, self._cleared, self._missing, self._states):
             watch.tell()
 

@@ -261,6 +261,9 @@ CREATE TABLE misplaced_clipping (    -- clipping of gradients after a step, or b
     clip_file VARCHAR, clip_line BIGINT,   -- the place that calls clip_grad_norm_
     file VARCHAR, line BIGINT        -- the place that calls step
 );
+CREATE TABLE eval_calls (            -- the first calls of Module.eval for modules in train mode
+    log BIGINT, time_unix_ns BIGINT, start_ns BIGINT, file VARCHAR, line BIGINT
+);
 CREATE TABLE call_sites (            -- lines of the program that call graphs
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR,
     after_line BIGINT, lines_between VARCHAR   -- JSON list

@@ -9,7 +9,7 @@ import pytest
 
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import StepMarks
+from stepscope.tracer.schema.steps import EvalCall, StepMarks
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, graph, run
@@ -67,6 +67,19 @@ def test_a_model_is_left_in_eval_mode(opened: Open) -> None:
     )
     assert finding.proof[0].startswith("It was in train mode up to step 1; ")
     assert recompiled.evidence["compile_ids"] == ["0/1"]
+
+
+def test_the_line_that_called_eval_is_named(opened: Open) -> None:
+    log = trained(OLD, OLD, EVALUATION, *[NEW] * 6)
+    begin = MONOTONIC_NS + 1_000_000_000
+    for line, start_ns in ((3, begin), (41, begin + 2 * STEP_NS - 9), (50, begin + 5 * STEP_NS)):
+        log.record(EvalCall(start_ns, "/src/train.py", line))
+    (finding,) = (one for one in all_findings(opened(log)) if one.kind == "left_in_eval")
+    assert finding.source is not None
+    assert (finding.source.file, finding.source.line) == ("/src/train.py", 41)
+    assert finding.proof[0].startswith(
+        "It was in train mode up to step 1, when train.py:41 called eval(); call train()"
+    )
 
 
 @pytest.mark.parametrize(

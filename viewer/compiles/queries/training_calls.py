@@ -1,9 +1,10 @@
-"""Queries the calls of the graphs of each compile in training and in inference."""
+"""Queries the calls of the graphs of each compile in training and in inference, and what put modules into eval mode."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from stepscope.viewer.graphs.rows import SourceLine, line_at
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
@@ -14,6 +15,10 @@ _CALLS = """
     FROM calls c JOIN graphs g ON g.graph = c.graph JOIN steps s ON s.log = c.log AND s.step = c.step
     WHERE g.phase IN ('forward', 'inference') AND g.compile_id IS NOT NULL
     GROUP BY ALL ORDER BY c.log, first_ns
+"""
+_EVAL = """
+    SELECT file, line FROM eval_calls WHERE log = $log AND start_ns BETWEEN $after_ns AND $before_ns
+    ORDER BY start_ns DESC LIMIT 1
 """
 
 
@@ -39,3 +44,9 @@ class CompileCalls(NamedTuple):
 def calls_of_compiles(trace: Trace) -> list[CompileCalls]:
     """Return the calls of all compiles, in the order in which they began."""
     return sql.records(CompileCalls, trace, _CALLS)
+
+
+def eval_line(trace: Trace, log: int, after_ns: int, before_ns: int) -> SourceLine | None:
+    """Return the line that last put a module into eval mode between two times, or None if none is known."""
+    found = sql.rows(trace, _EVAL, {"log": log, "after_ns": after_ns, "before_ns": before_ns})
+    return line_at(*found[0]) if found else None

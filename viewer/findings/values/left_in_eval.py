@@ -2,9 +2,10 @@
 called `train()` after an evaluation had called `eval()`. In eval mode, dropout does nothing, and batch norm uses its
 running statistics and no longer updates them. The finding is derived from the compiles: a frame whose graphs train was
 compiled again because its guard that a module is in train mode failed, and a graph for inference was called between the
-last call of the old code and the first one of the new code, but never before. Steps that end without an optimizer do
-not count, nor does a module that is put back into train mode later. Logs in which the same module of the same frame is
-left in eval mode share a finding, and others have one each. A program may do so on purpose, to freeze batch norm."""
+last call of the old code and the first one of the new code, but never before. The line is the last one in between that
+called `eval`, or that of the frame. Steps that end without an optimizer do not count, nor does a module that is put
+back into train mode later. Logs in which the same module of the same frame is left in eval mode share a finding, and
+others have one each. A program may do so on purpose, to freeze batch norm."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from stepscope.viewer.compiles.queries.events import CompileEvent
 from stepscope.viewer.compiles.queries.guard_text import failed_guards, same_source
-from stepscope.viewer.compiles.queries.training_calls import CompileCalls, calls_of_compiles
+from stepscope.viewer.compiles.queries.training_calls import CompileCalls, calls_of_compiles, eval_line
 from stepscope.viewer.findings.evidence import (
     Evidence,
     Timed,
@@ -26,9 +27,10 @@ from stepscope.viewer.findings.evidence import (
     place_of,
     rule_of,
 )
+from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import plural
+from stepscope.viewer.text.formats import basename, plural
 
 SUMMARY = "A model was trained in eval mode after an evaluation"
 TITLE_IS_MEASURED = True
@@ -53,7 +55,7 @@ def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per log, or for several logs in which the same happened."""
     by_log = [_longest(same) for same in grouped(left_in_eval(evidence), lambda one: one.event.log)]
     alike = grouped(by_log, lambda found: (found[0].event.name, found[0].event.line, found[0].module))
-    return [_finding(*same[0], len(same)) for same in alike]
+    return [_finding(evidence.trace, *same[0], len(same)) for same in alike]
 
 
 def _longest(of_log: Sequence[LeftInEval]) -> tuple[LeftInEval, int]:
@@ -97,8 +99,9 @@ def _judged(event: CompileEvent, guards: dict[str, str], calls: Sequence[Compile
     return LeftInEval(event, guards[before.compile_id], before, between, after)
 
 
-def _finding(one: LeftInEval, others: int, logs: int) -> Timed:
+def _finding(trace: Trace, one: LeftInEval, others: int, logs: int) -> Timed:
     event, steps = one.event, one.after.steps
+    called = eval_line(trace, event.log, one.before.last_ns, one.between.first_ns)
     return event.time_ns, Finding(
         kind="left_in_eval",
         severity="warning",
@@ -108,7 +111,8 @@ def _finding(one: LeftInEval, others: int, logs: int) -> Timed:
             f"{in_logs(logs)}"
         ),
         proof=[
-            f"It was in train mode up to step {one.before.last_step:,}; call train() on the model after an evaluation.",
+            f"It was in train mode up to step {one.before.last_step:,}{_until(called)}; call train() on the model after"
+            " an evaluation.",
             "In eval mode, dropout does nothing, and batch norm uses its running statistics and does not update them.",
             *([f"{plural(others, 'other compiled function')} ran in eval mode, too"] if others else []),
         ],
@@ -122,5 +126,10 @@ def _finding(one: LeftInEval, others: int, logs: int) -> Timed:
             **logs_of(logs),
         },
         links=[ProofLink(f"open compile {event.compile_id}", compile_page(event.log, event.compile_id))],
-        **place_of(event),
+        **place_of(event) | ({"source": called} if called else {}),
     )
+
+
+def _until(called: SourceLine | None) -> str:
+    """Return the line that called `eval` as the end of a clause, or "" if it is unknown."""
+    return f", when {basename(called.file)}:{called.line} called eval()" if called else ""

@@ -1,0 +1,58 @@
+"""Notes the lines that put a module into eval mode."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+import torch
+from torch.nn import Module
+
+from stepscope.tracer.runtime.program_frames import calling_place
+from stepscope.tracer.schema.steps import EvalCall
+
+MOST_CALLS = 64
+
+
+class EvalCalls:
+    """Wraps `Module.eval` while it is attached, and writes a record of each of the first calls for a module in train
+    mode. Dynamo traces what the wrapper calls."""
+
+    def __init__(self, write: Callable[[EvalCall], None], failed: Callable[[str, BaseException], None]) -> None:
+        self._write, self._failed = write, failed
+        self._wrapped: tuple[Any, Any] | None = None
+        """The original and the wrapper."""
+        self._left = MOST_CALLS
+
+    def attach(self) -> None:
+        if self._wrapped is None:
+            original: Any = Module.eval
+            self._wrapped = original, self._noting(original)
+            Module.eval = self._wrapped[1]  # type: ignore[method-assign]
+
+    def detach(self) -> None:
+        """Restore the method, unless somebody else has wrapped it since."""
+        if self._wrapped is not None:
+            original, wrapper = self._wrapped
+            if Module.eval is wrapper:
+                Module.eval = original  # type: ignore[method-assign]
+            self._wrapped = None
+
+    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original, updated=())
+        def eval(module: Any) -> Any:
+            if not torch.compiler.is_compiling() and self._left and self._wrapped is not None:
+                self._note(module)
+            return original(module)
+
+        return eval
+
+    def _note(self, module: Any) -> None:
+        try:
+            if module.training:
+                self._left -= 1
+                self._write(EvalCall(perf_counter_ns(), *calling_place()))
+        except Exception as error:
+            self._failed("calls of eval", error)
