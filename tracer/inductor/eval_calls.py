@@ -11,7 +11,7 @@ import torch
 from torch.nn import Module
 
 from stepscope.tracer.runtime.program_frames import calling_place
-from stepscope.tracer.schema.steps import EvalCall
+from stepscope.tracer.schema.states import EvalCall
 
 MOST_CALLS = 64
 

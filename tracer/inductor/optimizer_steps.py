@@ -26,11 +26,10 @@ from stepscope.tracer.inductor.unaveraged_gradients import AveragingWatch
 from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.graphs import UnaveragedGradients
-from stepscope.tracer.schema.states import UnmatchedKeys
+from stepscope.tracer.schema.states import EvalCall, UnmatchedKeys
 from stepscope.tracer.schema.steps import (
     ChangedHooks,
     ClearedGradients,
-    EvalCall,
     KeptGradients,
     LearningRate,
     LostUpdates,

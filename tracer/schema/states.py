@@ -1,4 +1,4 @@
-"""Records of calls of `state_dict` and `load_state_dict`. `stepscope.tracer.schema.records` names them all."""
+"""Records of calls of `eval`, `state_dict` and `load_state_dict`. `stepscope.tracer.schema.records` names them all."""
 
 from __future__ import annotations
 
@@ -32,4 +32,17 @@ class UnmatchedKeys(Record):
     """The first key of the `state_dict` that matches none of the module."""
     file: str | None
     """The place in the program that calls `load_state_dict`."""
+    line: int | None
+
+
+@dataclass(frozen=True)
+class EvalCall(Record):
+    """A call of `Module.eval` for a module in train mode. The first ones are recorded."""
+
+    KIND: ClassVar[str] = "eval_call"
+    TABLE: ClassVar[str | None] = "eval_calls"
+
+    start_ns: int
+    file: str | None
+    """The place in the program that calls `eval`."""
     line: int | None

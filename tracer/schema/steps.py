@@ -197,19 +197,6 @@ class MisplacedClipping(Record):
 
 
 @dataclass(frozen=True)
-class EvalCall(Record):
-    """A call of `Module.eval` for a module in train mode. The first ones are recorded."""
-
-    KIND: ClassVar[str] = "eval_call"
-    TABLE: ClassVar[str | None] = "eval_calls"
-
-    start_ns: int
-    file: str | None
-    """The place in the program that calls `eval`."""
-    line: int | None
-
-
-@dataclass(frozen=True)
 class MissingGradients(Record):
     """An optimizer of `torch.optim` some or all of whose parameters had no gradient in its first steps."""
 

@@ -10,7 +10,7 @@ from torch.nn import Dropout, Linear, Module, Sequential
 
 from stepscope.tracer.inductor import eval_calls
 from stepscope.tracer.inductor.eval_calls import EvalCalls
-from stepscope.tracer.schema.steps import EvalCall
+from stepscope.tracer.schema.states import EvalCall
 
 ORIGINAL = Module.eval
 

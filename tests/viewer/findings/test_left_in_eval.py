@@ -9,7 +9,8 @@ import pytest
 
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import EvalCall, StepMarks
+from stepscope.tracer.schema.states import EvalCall
+from stepscope.tracer.schema.steps import StepMarks
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, graph, run
