@@ -20,6 +20,7 @@ PARTS = {
     "Launches": SCHEMA / "launches.py",
     "Choices of the autotuner": SCHEMA / "tuning.py",
     "Steps": SCHEMA / "steps.py",
+    "Parameters of optimizers": SCHEMA / "parameters.py",
     "Weights that are saved and loaded": SCHEMA / "states.py",
     "Profiled operators": SCHEMA / "profiles.py",
     "Arguments that are no tensors": SCHEMA / "scalars.py",

@@ -83,7 +83,7 @@ class Recorder(ContextDecorator):
         self.profiler = StepProfiler(self, self.config.profile, compat.profiler_is_on)
         self._frozen, self._lines, hooks = FrozenWeights(self), GapLines(self), (FailedCompiles(self), DataWaits(self))
         self._parts = (*hooks, self._plain, self._whole_calls, self.profiler, self._frozen, self._lines)
-        self._optimizers = OptimizerSteps(self.write, self._on_optimizer, self.failed)
+        self._optimizers = OptimizerSteps(self.write, self._on_optimizer, self.failed, lambda: self._steps.last)
         self.before_fork, self.captured = self._lines.before_fork, self._optimizers.captured
         self._process_exit = ProcessExit(
             self._leave, self._stop, lambda: self.ring.expect_signals(), self._write_overhead

@@ -191,6 +191,15 @@ def evaluating(folder: Path) -> None:
     run_recorded(folder, code)
 
 
+def losing(folder: Path) -> None:
+    """The parameters become NaN in a step."""
+    code = (
+        "import torch; net = torch.nn.Linear(4, 4); f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
+        "[((f(torch.ones(2, 4)) * float('nan')).sum().backward(), o.step(), o.zero_grad()) for _ in range(2)]"
+    )
+    run_recorded(folder, code)
+
+
 def freezing(folder: Path) -> None:
     """A weight changes after the compile that made a constant of it, and that measured choices for its product."""
     code = (
@@ -306,6 +315,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "loading": (loading, "run graph launches unmatched_keys end"),
     "piling": (piling, "run graph launches piled_hooks end"),
     "evaluating": (evaluating, "run graph launches eval_call end"),
+    "losing": (losing, "run graph launches nonfinite_parameters end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "keeping": (keeping, "run graph launches kept_results end"),
     "caching": (caching, "run graph launches kept_tensors end"),

@@ -19,6 +19,7 @@ from stepscope.tracer.inductor.loaded_states import StatesWatch
 from stepscope.tracer.inductor.lost_updates import UpdateWatch
 from stepscope.tracer.inductor.misplaced_clipping import ClippingWatch
 from stepscope.tracer.inductor.missing_gradients import GradientWatch
+from stepscope.tracer.inductor.nonfinite_parameters import NonfiniteWatch
 from stepscope.tracer.inductor.piled_hooks import PilesWatch
 from stepscope.tracer.inductor.shared_parameters import SharedWatch
 from stepscope.tracer.inductor.state_calls import StateCalls, waiting_calls
@@ -26,6 +27,7 @@ from stepscope.tracer.inductor.unaveraged_gradients import AveragingWatch
 from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.graphs import UnaveragedGradients
+from stepscope.tracer.schema.parameters import NonfiniteParameters
 from stepscope.tracer.schema.states import EvalCall, UnmatchedKeys
 from stepscope.tracer.schema.steps import (
     ChangedHooks,
@@ -51,6 +53,7 @@ OptimizerRecord = (
     | LostUpdates
     | MisplacedClipping
     | MissingGradients
+    | NonfiniteParameters
     | PiledHooks
     | SharedParameters
     | UnaveragedGradients
@@ -66,14 +69,15 @@ class OptimizerSteps:
     learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer, of those whose
     memory others share, of hooks that change after the compile or pile up, of clipping that has no effect on a step or
     happens before unscaling, of calls of `eval`, of gradients that DistributedDataParallel does not average, of calls
-    of `load_state_dict` that load nothing and, in the end, of gradients that were kept, or cleared before a step used
-    them."""
+    of `load_state_dict` that load nothing, of parameters that become NaN or infinite and, in the end, of gradients that
+    were kept, or cleared before a step used them."""
 
     def __init__(
         self,
         write: Callable[[OptimizerRecord], None],
         on_end: Callable[[Any], None],
         failed: Callable[[str, BaseException], None],
+        recorded_step: Callable[[], int],
     ) -> None:
         self._write, self._on_end, self._failed = write, on_end, failed
         self._began: dict[int, int] = {}
@@ -85,6 +89,7 @@ class OptimizerSteps:
         self._untrained, self._shared = UntrainedWatch(write, failed), SharedWatch(write, failed)
         self._hooks, self._averaging = HooksWatch(write, failed), AveragingWatch(write, failed)
         self._clipping, self._piles = ClippingWatch(write, failed), PilesWatch(write, failed)
+        self._nonfinite = NonfiniteWatch(write, failed, recorded_step)
         self._clearing = ClearingCalls(self._clears, self._has_cleared)
         self._clips, self._evals = ClippingCalls(self._clipping), EvalCalls(write, failed)
         self._state_calls = StateCalls()
@@ -122,7 +127,7 @@ class OptimizerSteps:
 
     def after_fork(self) -> None:
         """Forget the steps of the parent, which tells of them."""
-        for watch in (self._gradients, self._cleared, self._missing, self._clipping, self._states):
+        for watch in (self._gradients, self._cleared, self._missing, self._clipping, self._states, self._nonfinite):
             watch.after_fork()
 
     def detach(self) -> None:
@@ -131,7 +136,7 @@ class OptimizerSteps:
         self._handles.clear()
         for calls in (self._clearing, self._clips, self._evals, self._state_calls):
             calls.detach()
-        for watch in (self._gradients, self._cleared, self._missing, self._states):
+        for watch in (self._gradients, self._cleared, self._missing, self._states, self._nonfinite):
             watch.tell()
 
     def _clears(self, owner: Any) -> None:
@@ -146,6 +151,7 @@ class OptimizerSteps:
         self._rates.begins(optimizer)
         self._clipping.begins(optimizer)
         self._piles.begins(optimizer)
+        self._nonfinite.begins(optimizer)
         if not _has_closure(args, kwargs):  # else it calls graphs
             self._missing.begins(optimizer)
             self._averaging.begins(optimizer)
@@ -165,6 +171,7 @@ class OptimizerSteps:
         self._clipping.stepped(optimizer)
         self._updates.stepped(optimizer)
         self._shared.stepped(optimizer)
+        self._nonfinite.stepped(optimizer)
         self._on_end(optimizer)
 
 

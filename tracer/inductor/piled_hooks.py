@@ -81,13 +81,12 @@ class PilesWatch:
         for one in found:
             if one.hook not in self._told:
                 piles[one.hook].append(one)
-        modules = all_modules()
-        names = ModuleNames(modules)
+        names = ModuleNames(all_modules())
         for hook, same in [*piles.items()][: MOST_FUNCTIONS - len(self._told)]:
             self._told.add(hook)
             owner = same[0].owner()
             is_parameter = isinstance(owner, Parameter)
-            name = _name(owner, modules, names)
+            name = (names.of_parameters([owner])[0] or "a parameter") if is_parameter else names.of(owner)
             self._write(PiledHooks(*hook, name, is_parameter, len(same), same[0].count, steps, *calling_place()))
 
     def _end(self) -> None:
@@ -113,11 +112,3 @@ def _parameters(optimizer: Any) -> list[Any]:
 
 def _modules_with_hooks() -> list[Any]:
     return [one for one in all_modules() if any(one.__dict__.get(name) for name in HOOK_ATTRIBUTES)]
-
-
-def _name(owner: Any, modules: list[Any], names: ModuleNames) -> str:
-    if not isinstance(owner, Parameter):
-        return names.of(owner)
-    found = ((one, key) for one in modules for key, own in [*one._parameters.items()] if own is owner)
-    module, key = next(found, (None, ""))
-    return f"{names.of(module)}.{key}" if module is not None else "a parameter"

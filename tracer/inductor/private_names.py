@@ -131,6 +131,7 @@ PRIVATE_NAMES = (
         ("_lazy_init_ran", "_use_python_reducer", "_delay_all_reduce_all_params"),
     ),
     PrivateName("torch.Tensor", "hooks that pile up", ("_backward_hooks", "_post_accumulate_grad_hooks")),
+    PrivateName("torch.distributed.tensor.DTensor", "distributed parameters that become NaN", ("_local_tensor",)),
     PrivateName("torch.distributed.distributed_c10d._world", _AVERAGING, ("pg_map",)),
     PrivateName("torch.distributed.ProcessGroup", _AVERAGING, ("_get_sequence_number_for_group",)),
     PrivateName("torch._dynamo.symbolic_convert.InstructionTranslator", _HOOKS, ("current_tx",)),

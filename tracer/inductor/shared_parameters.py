@@ -214,7 +214,8 @@ class ModuleNames:
     """Names modules and parameters from the innermost module that a variable of the program's main module holds, or
     from the class of the outermost one."""
 
-    def __init__(self, modules: Iterable[Any]) -> None:
+    def __init__(self, modules: list[Any]) -> None:
+        self._modules = modules
         self._parents = {
             id(child): (key, one)
             for one in modules
@@ -234,6 +235,16 @@ class ModuleNames:
             names.append(name)
         names.append(self._variables.get(id(outer), type(outer).__name__))
         return ".".join(reversed(names))
+
+    def of_parameters(self, parameters: list[Any]) -> list[str | None]:
+        """Return the names of parameters; None for those that no module has."""
+        wanted, owners = {id(one) for one in parameters}, dict[int, tuple[Any, str]]()
+        for module in self._modules:
+            for key, own in [*module._parameters.items()]:
+                if id(own) in wanted:
+                    owners.setdefault(id(own), (module, key))
+        found = [owners.get(id(one)) for one in parameters]
+        return [f"{self.of(owner[0])}.{owner[1]}" if owner is not None else None for owner in found]
 
     def owned(self, module: Any, key: str) -> _Owned:
         return _Owned(ref(module), key, f"{self.of(module)}.{key}")

@@ -19,6 +19,7 @@ from stepscope.tracer.schema import (
     launches,
     layer_checks,
     memory,
+    parameters,
     process_ends,
     profiles,
     raised_calls,
@@ -34,7 +35,7 @@ from stepscope.tracer.schema.record import Record, records_of
 
 _MODULES = (
     graphs, launches, steps, scalars, values, statistics, judging, layer_checks, memory, gaps, raised_calls,
-    process_ends, profiles, tuning, states,
+    process_ends, profiles, tuning, states, parameters,
 )  # fmt: skip
 
 

@@ -24,8 +24,9 @@ _OF_RECORDERS = (
     "values.kept_gradients", "values.missing_gradients", "values.untrained_parameters", "values.shared_parameters",
     "values.unmatched_keys",
     "values.cleared_gradients", "values.misplaced_clipping", "values.changed_hooks", "values.piled_hooks",
-    "values.vanished_rate", "values.rounded_eps", "values.left_in_eval", "values.loss_input", "values.ignored_gradient",
-    "values.unsigned_difference", "values.active_dropout", "values.exported_training",
+    "values.nonfinite_parameters", "values.vanished_rate", "values.rounded_eps", "values.left_in_eval",
+    "values.loss_input", "values.ignored_gradient", "values.unsigned_difference", "values.active_dropout",
+    "values.exported_training",
     "values.changed_outside", "values.frozen_weight",
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
     "memory.recomputed_together", "memory.kept_tensors", "memory.reference_cycle",
@@ -53,6 +54,7 @@ _MODULE_OF = {module.rpartition(".")[2]: module for module in MODULES}
 KINDS = tuple(_MODULE_OF)
 _ORDER = ("critical", "warning", "info")
 _ALSO = {
+    "nonfinite_parameters": "nonfinite",
     "recompile_limit": "recompile",
     "recompiles_each_step": "recompile",
     "break_in_hot_loop": "graph_break",
@@ -77,8 +79,8 @@ def gaps(trace: Trace) -> list[NotRecorded]:
 
 def kinds_of(finding: Finding) -> set[str]:
     """Return the kinds under which `stepscope check` counts a finding: a frame at the recompile limit was recompiled
-    before, findings about the cost of an event replace those about the event, growing values may end in NaN, and a
-    search that failed may have missed findings of its kind."""
+    before, findings about the cost of an event replace those about the event, parameters with NaN and growing values
+    come from NaN in a launch or end in it, and a search that failed may have missed findings of its kind."""
     if finding.kind == "exploding_values" and finding.evidence.get("ends"):
         return {finding.kind, "nonfinite"}
     if finding.kind in _ALSO:

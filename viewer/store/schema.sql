@@ -219,6 +219,13 @@ CREATE TABLE learning_rates (        -- of optimizers in their first steps, and 
     file VARCHAR, line BIGINT,       -- the place that calls step
     rounded_eps DOUBLE               -- an eps that rounds to zero in float16, else NULL
 );
+CREATE TABLE nonfinite_parameters (  -- optimizers whose parameters became NaN or infinite
+    log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, finite_steps BIGINT, is_last BOOLEAN,
+    parameters BIGINT, nonfinite BIGINT, is_nan BOOLEAN,
+    names VARCHAR, nan_before VARCHAR,     -- JSON lists
+    first_step BIGINT, last_step BIGINT,
+    file VARCHAR, line BIGINT        -- the place that calls step
+);
 CREATE TABLE missing_gradients (     -- optimizers with parameters that had no gradient in the first steps
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, parameters BIGINT, missing BIGINT,
     unowned BIGINT,                  -- number of those that belong to no module

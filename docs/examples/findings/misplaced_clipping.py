@@ -13,7 +13,7 @@ from torch import nn
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1))
 compiled = torch.compile(model)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
 for _ in range(10):
     optimizer.zero_grad()
     loss = (compiled(10 * torch.randn(64, 16)) - 5).square().mean()

@@ -25,7 +25,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[OptimizerStep],
         if isinstance(record, OptimizerStep):
             steps.append(record)
 
-    hooks = OptimizerSteps(write, ends.append, lambda where, error: pytest.fail(f"{where}: {error}"))
+    hooks = OptimizerSteps(write, ends.append, lambda where, error: pytest.fail(f"{where}: {error}"), lambda: 0)
     hooks.attach()
     yield steps, ends
     hooks.detach()

@@ -3,19 +3,22 @@ of Adam, 1e-8, does. Adam, AdamW, NAdam, RAdam and RMSprop add it to the root of
 keep in the dtype of the parameter, and in which the squares of gradients below about 0.005 are zero after the first
 step of Adam. Where both are zero, the optimizer divides by zero, and the parameter becomes infinite or NaN. Fused
 optimizers compute in float32 and do not count. If values were recorded and a parameter became infinite or NaN after a
-finite gradient, the finding nonfinite says so instead. There is one finding per class of optimizers and line of the
-program."""
+finite gradient, the finding nonfinite says so instead. If parameters of the optimizer were seen to become NaN or
+infinite without values (nonfinite_parameters), this finding tells it and is critical, and otherwise a warning. There is
+one finding per class of optimizers and line of the program."""
 
 from __future__ import annotations
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, rule_of
 from stepscope.viewer.findings.values import nonfinite
 from stepscope.viewer.findings.values.describe import number
+from stepscope.viewer.findings.values.nonfinite_parameters import after, what_holds
 from stepscope.viewer.findings.values.nonfinite_titles import DIVIDES
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.graphs.rows import line_at
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.values.queries.learning_rates import RoundedEps, rounded_eps
+from stepscope.viewer.values.queries.nonfinite_parameters import BadParameters, nonfinite_parameters
 
 SUMMARY = "The eps of an optimizer is zero in float16"
 TITLE_IS_MEASURED = True
@@ -25,16 +28,21 @@ def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per optimizer and line of each log without a finding nonfinite that names its eps."""
     found = rounded_eps(evidence.trace)
     told = {one.log for _, one in nonfinite.find(evidence) if one.evidence.get("rounded_eps")} if found else set()
-    return [_finding(evidence, one) for one in found if one.log not in told]
+    bad = {(one.log, *one.optimizer): one for one in nonfinite_parameters(evidence.trace)} if found else {}
+    return [
+        _finding(evidence, one, bad.get((one.log, one.name, one.file, one.line)))
+        for one in found
+        if one.log not in told
+    ]
 
 
-def _finding(evidence: Evidence, one: RoundedEps) -> Timed:
+def _finding(evidence: Evidence, one: RoundedEps, bad: BadParameters | None) -> Timed:
     source, eps = line_at(one.file, one.line), number(one.eps)
     return one.time_unix_ns, Finding(
         kind="rounded_eps",
-        severity="warning",
+        severity="warning" if bad is None else "critical",
         title=f"The eps of {one.name}{place(source)}, {eps}, is zero in float16, the dtype of its parameters",
-        proof=[DIVIDES],
+        proof=[DIVIDES, *([f"{what_holds(bad)} {after(bad.steps)}."] if bad is not None else [])],
         rule=rule_of(__doc__),
         evidence={"optimizer": one.name, **attributes(one, "eps")},
         page="/",

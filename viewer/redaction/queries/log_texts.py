@@ -25,7 +25,7 @@ _COLUMNS = {
         "cleared_gradients.zero_grad_file", "missing_gradients.zero_grad_file",
         "kept_tensors.file", "changed_hooks.file", "misplaced_clipping.file", "eval_calls.file",
         "misplaced_clipping.clip_file", "unaveraged_gradients.file", "piled_hooks.file",
-        "piled_hooks.step_file", "unmatched_keys.file",
+        "piled_hooks.step_file", "unmatched_keys.file", "nonfinite_parameters.file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
@@ -40,6 +40,7 @@ _COLUMNS = {
         "unaveraged_gradients.name", "unaveraged_gradients.module", "piled_hooks.name", "piled_hooks.owner",
         "unmatched_keys.module", "unmatched_keys.given_prefix", "unmatched_keys.own_prefix",
         "unmatched_keys.given_key",
+        "nonfinite_parameters.name", "nonfinite_parameters.names", "nonfinite_parameters.nan_before",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
     "environment": ("process_ends.environment",),

@@ -1,0 +1,87 @@
+"""Findings about parameters that became NaN or infinite, and other findings that tell their cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stepscope.tracer.schema.parameters import NonfiniteParameters
+from stepscope.tracer.schema.process_ends import End
+from stepscope.tracer.schema.steps import LearningRate
+from stepscope.viewer.findings import all_findings, kinds_of
+from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
+from tests.logs.synthetic import LogBuilder, run
+
+Open = Callable[[LogBuilder | bytes], Trace]
+AT = "/src/train.py", 30
+HEAD: list[str | None] = ["net.head.weight", "net.head.bias"]
+BAD = NonfiniteParameters("AdamW", 8, 4, False, 16, 12, True, HEAD, [], 3, 7, *AT)
+
+
+def found(opened: Open, *records: Any) -> list[Finding]:
+    builder = LogBuilder().record(run())
+    for record in records:
+        builder.record(record)
+    return all_findings(opened(builder.record(End("exit", 1))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "title", "severity"),
+    [
+        (
+            {},
+            "net.head.weight and 11 other parameters hold NaN after 8 steps of AdamW (train.py:30); all were finite"
+            " after 4 steps",
+            "critical",
+        ),
+        (
+            {"steps": 1, "finite_steps": 0, "nonfinite": 2, "is_nan": False},
+            "net.head.weight and 1 other parameter hold infinities after the first step of AdamW (train.py:30); all"
+            " were finite before the first step",
+            "warning",
+        ),
+        (
+            {"is_last": True, "nonfinite": 1, "names": [None]},
+            "A parameter that no module has holds NaN when the recording ended; it was finite after 4 steps of AdamW"
+            " (train.py:30)",
+            "critical",
+        ),
+        (
+            {"nan_before": ["net.tail.weight"], "file": None, "line": None},
+            "net.head.weight and 11 other parameters hold NaN after 8 steps of AdamW; they were finite after 4 steps",
+            "critical",
+        ),
+    ],
+)
+def test_the_title(opened: Open, changes: dict[str, Any], title: str, severity: str) -> None:
+    (finding,) = found(opened, replace(BAD, **changes))
+    assert (finding.kind, finding.title, finding.severity) == ("nonfinite_parameters", title, severity)
+    assert kinds_of(finding) == {"nonfinite_parameters", "nonfinite"}
+
+
+def test_the_proof(opened: Open) -> None:
+    (finding,) = found(opened, replace(BAD, nan_before=["net.tail.weight"]))
+    assert finding.proof == [
+        "AdamW has 16 parameters, of which 12 are NaN or infinite: net.head.weight, net.head.bias and 10 more.",
+        "net.tail.weight held NaN already before, which may have spread.",
+        "To find the first launch that makes NaN, record with --level values --steps 3:8.",
+    ]
+    assert finding.source is not None
+    assert finding.source.line == 30
+
+
+def test_an_optimizer_is_told_once(opened: Open) -> None:
+    assert len(found(opened, BAD, replace(BAD, steps=16), replace(BAD, name="SGD"))) == 2
+
+
+@pytest.mark.parametrize(("name", "kinds"), [("AdamW", {"rounded_eps"}), ("SGD", {"rounded_eps", BAD.KIND})])
+def test_an_eps_of_zero_is_the_cause(opened: Open, name: str, kinds: set[str]) -> None:
+    findings = found(opened, LearningRate(name, 0.1, None, *AT, 1e-8), BAD)
+    assert {one.kind for one in findings} == kinds
+    (eps,) = [one for one in findings if one.kind == "rounded_eps"]
+    assert (eps.severity == "critical") == (name == "AdamW")
+    assert ("net.head.weight and 11 other parameters hold NaN after 8 steps." in eps.proof) == (name == "AdamW")

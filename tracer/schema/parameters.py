@@ -1,0 +1,43 @@
+"""Records of the parameters of optimizers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from stepscope.tracer.schema.record import Record
+
+
+@dataclass(frozen=True)
+class NonfiniteParameters(Record):
+    """An optimizer of `torch.optim` some of whose parameters became NaN or infinite. They are looked at before its
+    first step, after its steps 1, 2, 4, 8 and so on, and when the recording ends."""
+
+    KIND: ClassVar[str] = "nonfinite_parameters"
+    TABLE: ClassVar[str | None] = "nonfinite_parameters"
+
+    name: str
+    """The class of the optimizer."""
+    steps: int
+    """The number of its steps until they were seen."""
+    finite_steps: int
+    """The number of its steps until they were last seen to be finite; 0 before the first one."""
+    is_last: bool
+    """Whether they were seen when the recording ended; steps in replays of CUDA graphs are not counted."""
+    parameters: int
+    """The number of parameters that were looked at."""
+    nonfinite: int
+    """The number of those that became NaN or infinite."""
+    is_nan: bool
+    """Whether one of them holds NaN; otherwise they hold infinities only."""
+    names: list[str | None]
+    """The first ones, by a variable or the class of an outer module; None for those that belong to no module."""
+    nan_before: list[str | None]
+    """The first ones that held NaN already when they were first looked at, which do not count."""
+    first_step: int
+    """The number of the recorded step in which they were last seen to be finite, as for `--steps`."""
+    last_step: int
+    """That of the step in which they were seen."""
+    file: str | None
+    """The place in the program that calls `step`."""
+    line: int | None
