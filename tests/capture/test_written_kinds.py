@@ -168,6 +168,16 @@ def loading(folder: Path) -> None:
     run_recorded(folder, code)
 
 
+def restoring(folder: Path) -> None:
+    """A program restores the weights of a step from a dictionary that is no copy."""
+    code = (
+        "import torch; net = torch.nn.Linear(4, 4); f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
+        "step = lambda: (f(torch.ones(2, 4)).sum().backward(), o.step()); step()\n"
+        "best = net.state_dict(); step(); net.load_state_dict(best)"
+    )
+    run_recorded(folder, code)
+
+
 def piling(folder: Path) -> None:
     """A hook is added to a parameter in each step."""
     code = (
@@ -313,6 +323,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "clipping": (clipping, "run graph launches misplaced_clipping end"),
     "hooking": (hooking, "run graph launches changed_hooks end"),
     "loading": (loading, "run graph launches unmatched_keys end"),
+    "restoring": (restoring, "run graph launches uncopied_state end"),
     "piling": (piling, "run graph launches piled_hooks end"),
     "evaluating": (evaluating, "run graph launches eval_call end"),
     "losing": (losing, "run graph launches nonfinite_parameters end"),

@@ -10,12 +10,13 @@ from torch.nn.parameter import is_lazy
 
 from stepscope.tracer.inductor.compat import without_modes
 from stepscope.tracer.inductor.key_prefixes import COMPILED, explained_by
+from stepscope.tracer.inductor.uncopied_states import SavedStates
 from stepscope.tracer.runtime.program_frames import calling_place
-from stepscope.tracer.schema.states import UnmatchedKeys
+from stepscope.tracer.schema.states import UncopiedState, UnmatchedKeys
 
 MOST_TOLD = 8
 """Number of calls that are told in one log."""
-Write = Callable[[UnmatchedKeys], None]
+Write = Callable[[UnmatchedKeys | UncopiedState], None]
 Failed = Callable[[str, BaseException], None]
 _Slot = tuple[int, str]
 """Where a module has a parameter or a buffer: the `id` of the module, and the name in it."""
@@ -31,13 +32,17 @@ class _Unmatched(NamedTuple):
 
 class StatesWatch:
     """Writes a record of each call that loads nothing because of a prefix, once compiled code is about to run without
-    another call that has loaded the tensors."""
+    another call that has loaded the tensors, and of each one that gets the module's own parameters in place of copies.
+    """
 
     def __init__(self) -> None:
         self._write: Write | None = None
         self._failed: Failed | None = None
         self._unmatched: list[_Unmatched] = []
+        self._saved = SavedStates()
         self._told = 0
+        self._places: set[tuple[object, object]] = set()
+        """Where uncopied tensors were saved and loaded that are told."""
         self._is_done = False
 
     def begin(self, write: Write, failed: Failed) -> None:
@@ -56,15 +61,47 @@ class StatesWatch:
                 self._told += 1
                 self._write(one.record)
 
-    def loaded(self, module: Any, given: Any, result: Any, *, is_strict: bool, is_assigned: bool) -> None:
+    def saved(self, state: Any) -> None:
+        """Note what `state_dict()` has returned. Raises nothing."""
+        self._guarded(lambda: self._saved.add(state))
+
+    def stepped(self, optimizer: Any) -> None:
+        """Note that an optimizer has stepped. Raises nothing."""
+        if self._saved.has_some:
+            self._guarded(lambda: self._saved.stepped(optimizer))
+
+    def loads(self, module: Any, given: Any) -> None:
+        """Note that `load_state_dict()` is about to copy tensors. Raises nothing."""
+        if self._saved.has_some and isinstance(given, dict):
+            self._guarded(lambda: self._look_for_uncopied(module, given))
+
+    def loaded(self, module: Any, given: Any, result: Any, *, is_strict: bool) -> None:
+        """Note that `load_state_dict()` has returned. Raises nothing."""
+        self._guarded(lambda: self._loaded(module, given, result, is_strict))
+
+    def _loaded(self, module: Any, given: Any, result: Any, is_strict: bool) -> None:
+        if self._unmatched:
+            self._forget_loaded(module, result)
+        if not is_strict and result.missing_keys and result.unexpected_keys:
+            self._note_unmatched(module, given, result)
+
+    def _look_for_uncopied(self, module: Any, given: dict[str, Any]) -> None:
+        changed = self._saved.uncopied(module, given)
+        if changed is None or self._write is None or self._told >= MOST_TOLD:
+            return
+        places = changed.place, calling_place()
+        if places not in self._places:
+            self._places.add(places)
+            self._told += 1
+            found = changed.optimizer, changed.parameters, changed.steps
+            self._write(UncopiedState(_class_name(module), *found, *places[0], *places[1]))
+
+    def _guarded(self, note: Callable[[], None]) -> None:
         if self._is_done:
             return
         try:
             with without_modes():
-                if self._unmatched:
-                    self._forget_loaded(module, result)
-                if not is_strict and result.missing_keys and result.unexpected_keys:
-                    self._note_unmatched(module, given, result)
+                note()
         except Exception as error:
             self._stop(error)
 
@@ -93,6 +130,7 @@ class StatesWatch:
     def _stop(self, error: Exception) -> None:
         self._is_done = True
         self._unmatched.clear()
+        self._saved = SavedStates()
         if self._failed is not None:
             self._failed("calls of load_state_dict", error)
 

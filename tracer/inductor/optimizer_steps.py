@@ -28,7 +28,7 @@ from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.graphs import UnaveragedGradients
 from stepscope.tracer.schema.parameters import NonfiniteParameters
-from stepscope.tracer.schema.states import EvalCall, UnmatchedKeys
+from stepscope.tracer.schema.states import EvalCall, UncopiedState, UnmatchedKeys
 from stepscope.tracer.schema.steps import (
     ChangedHooks,
     ClearedGradients,
@@ -57,6 +57,7 @@ OptimizerRecord = (
     | PiledHooks
     | SharedParameters
     | UnaveragedGradients
+    | UncopiedState
     | UnmatchedKeys
     | UntrainedParameters
 )
@@ -69,8 +70,8 @@ class OptimizerSteps:
     learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer, of those whose
     memory others share, of hooks that change after the compile or pile up, of clipping that has no effect on a step or
     happens before unscaling, of calls of `eval`, of gradients that DistributedDataParallel does not average, of calls
-    of `load_state_dict` that load nothing, of parameters that become NaN or infinite and, in the end, of gradients that
-    were kept, or cleared before a step used them."""
+    of `load_state_dict` that load or restore nothing, of parameters that become NaN or infinite and, in the end, of
+    gradients that were kept, or cleared before a step used them."""
 
     def __init__(
         self,
@@ -172,6 +173,7 @@ class OptimizerSteps:
         self._updates.stepped(optimizer)
         self._shared.stepped(optimizer)
         self._nonfinite.stepped(optimizer)
+        self._states.stepped(optimizer)
         self._on_end(optimizer)
 
 

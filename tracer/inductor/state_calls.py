@@ -1,4 +1,4 @@
-"""Tells when the program has called `load_state_dict` of a module.
+"""Tells when the program has called `state_dict` or `load_state_dict` of a module.
 
 Programs load weights before they compile anything, and thus before a recorder starts by itself. So the calls are
 watched from the import of torch on, and the recorder that starts takes over what was seen. Until the first call only
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class StateCalls:
-    """Wraps `Module.load_state_dict` while it is attached. Calls inside of another one, as those of hooks, and calls
-    that Dynamo traces are not told."""
+    """Wraps `Module.state_dict` and `Module.load_state_dict` while it is attached. Calls inside of another one, as
+    those of hooks, and calls that Dynamo traces are not told."""
 
     def __init__(self) -> None:
         self._wrapped: list[tuple[str, Any, Any]] = []
@@ -39,6 +39,7 @@ class StateCalls:
 
     def attach(self) -> None:
         if not self._wrapped:
+            self._wrap("state_dict", self._saving)
             self._wrap("load_state_dict", self._loading)
 
     def detach(self) -> None:
@@ -54,15 +55,30 @@ class StateCalls:
         self._wrapped.append((name, original, wrapper))
         setattr(Module, name, wrapper)
 
+    def _saving(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original, updated=())
+        def state_dict(module: Any, *arguments: Any, **named: Any) -> Any:
+            is_inner = arguments or named.get("destination") is not None
+            if is_inner or torch.compiler.is_compiling() or not self._is_told():
+                return original(module, *arguments, **named)
+            with self._running():
+                result = original(module, *arguments, **named)
+            self.watch.saved(result)
+            return result
+
+        return state_dict
+
     def _loading(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original, updated=())
         def load_state_dict(module: Any, state_dict: Any, *arguments: Any, **named: Any) -> Any:
             if torch.compiler.is_compiling() or not self._is_told():
                 return original(module, state_dict, *arguments, **named)
+            is_strict, is_assigned = _options(arguments, named)
+            if not is_assigned:
+                self.watch.loads(module, state_dict)
             with self._running():
                 result = original(module, state_dict, *arguments, **named)
-            is_strict, is_assigned = _options(arguments, named)
-            self.watch.loaded(module, state_dict, result, is_strict=is_strict, is_assigned=is_assigned)
+            self.watch.loaded(module, state_dict, result, is_strict=is_strict)
             return result
 
         return load_state_dict

@@ -46,3 +46,27 @@ class EvalCall(Record):
     file: str | None
     """The place in the program that calls `eval`."""
     line: int | None
+
+
+@dataclass(frozen=True)
+class UncopiedState(Record):
+    """A call of `load_state_dict` that restored nothing, because the tensors that it got from an earlier `state_dict()`
+    have the memory of the module's own parameters, which an optimizer of `torch.optim` has changed since."""
+
+    KIND: ClassVar[str] = "uncopied_state"
+    TABLE: ClassVar[str | None] = "uncopied_states"
+
+    module: str
+    """The class of the module, within the module of torch.compile if there is one."""
+    optimizer: str
+    """The class of the optimizer."""
+    parameters: int
+    """The number of the module's parameters that it trains, and that were to be restored."""
+    steps: int
+    """The number of steps of optimizers between the two calls."""
+    saved_file: str | None
+    """The place in the program that calls `state_dict`."""
+    saved_line: int | None
+    file: str | None
+    """The place in the program that calls `load_state_dict`."""
+    line: int | None

@@ -22,7 +22,7 @@ _OF_RECORDERS = (
     "values.unwritten_result", "values.overwritten_results", "values.left_out_operator", "values.misread_dtype",
     "values.exploding_values", "values.parameter_jump", "values.lost_update", "values.dead_activation",
     "values.kept_gradients", "values.missing_gradients", "values.untrained_parameters", "values.shared_parameters",
-    "values.unmatched_keys",
+    "values.unmatched_keys", "values.uncopied_state",
     "values.cleared_gradients", "values.misplaced_clipping", "values.changed_hooks", "values.piled_hooks",
     "values.nonfinite_parameters", "values.vanished_rate", "values.rounded_eps", "values.left_in_eval",
     "values.loss_input", "values.ignored_gradient", "values.unsigned_difference", "values.active_dropout",

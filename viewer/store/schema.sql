@@ -258,6 +258,11 @@ CREATE TABLE piled_hooks (           -- functions that are registered as hooks i
     owner VARCHAR, is_parameter BOOLEAN, owners BIGINT, hooks BIGINT, step BIGINT,
     step_file VARCHAR, step_line BIGINT
 );
+CREATE TABLE uncopied_states (       -- calls of load_state_dict that got the module's own parameters, no copies of them
+    log BIGINT, time_unix_ns BIGINT, module VARCHAR, optimizer VARCHAR, parameters BIGINT, steps BIGINT,
+    saved_file VARCHAR, saved_line BIGINT,   -- the place that calls state_dict
+    file VARCHAR, line BIGINT        -- the place that calls load_state_dict
+);
 CREATE TABLE unmatched_keys (        -- calls of load_state_dict that load nothing because keys differ by a prefix
     log BIGINT, time_unix_ns BIGINT, module VARCHAR, tensors BIGINT, missing BIGINT, explained BIGINT,
     given_prefix VARCHAR, own_prefix VARCHAR, given_key VARCHAR,

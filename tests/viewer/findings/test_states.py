@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.states import UnmatchedKeys
+from stepscope.tracer.schema.states import UncopiedState, UnmatchedKeys
+from stepscope.tracer.schema.steps import SharedParameters
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder, run
@@ -58,3 +59,16 @@ def test_strange_records_of_keys(opened: Open) -> None:
     for explained, prefix in ((0, "net."), (4, "")):
         builder.record(UnmatchedKeys("Net", 4, 4, explained, prefix, "", "weight", None, None))
     assert [one.kind for one in all_findings(opened(builder.record(End("exit", 1))))] == []
+
+
+def test_weights_that_are_no_copy_and_not_told_twice(opened: Open) -> None:
+    record = UncopiedState("Net", "Adam", 6, 40, "/src/train.py", 9, "/src/train.py", 12)
+    tensors = SharedParameters("Adam", 1, ["net.w"], ["best['w']"], False, True, "/src/a.py", 3, are_tensors=True)
+    log = LogBuilder().record(run()).record(record).record(tensors).record(End("exit", 1))
+    (finding,) = [one for one in all_findings(opened(log)) if one.kind in ("uncopied_state", "shared_parameters")]
+    assert finding.title == (
+        "load_state_dict() (train.py:12) restores nothing: state_dict() (train.py:9) returned the parameters of Net"
+        " rather than copies, and Adam has changed them since"
+    )
+    assert (finding.severity, finding.source and finding.source.line) == ("warning", 12)
+    assert finding.proof[0] == "6 parameters that Adam trains would get their own values, 40 steps after state_dict()"

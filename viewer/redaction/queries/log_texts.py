@@ -26,6 +26,7 @@ _COLUMNS = {
         "kept_tensors.file", "changed_hooks.file", "misplaced_clipping.file", "eval_calls.file",
         "misplaced_clipping.clip_file", "unaveraged_gradients.file", "piled_hooks.file",
         "piled_hooks.step_file", "unmatched_keys.file", "nonfinite_parameters.file",
+        "uncopied_states.file", "uncopied_states.saved_file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
@@ -39,7 +40,7 @@ _COLUMNS = {
         "changed_hooks.name", "changed_hooks.module", "misplaced_clipping.name",
         "unaveraged_gradients.name", "unaveraged_gradients.module", "piled_hooks.name", "piled_hooks.owner",
         "unmatched_keys.module", "unmatched_keys.given_prefix", "unmatched_keys.own_prefix",
-        "unmatched_keys.given_key",
+        "unmatched_keys.given_key", "uncopied_states.module", "uncopied_states.optimizer",
         "nonfinite_parameters.name", "nonfinite_parameters.names", "nonfinite_parameters.nan_before",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),

@@ -1,0 +1,160 @@
+"""Kept tensors of a `state_dict()` that are no copies, as the wrappers of the recorder see them."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from stepscope.tracer.inductor.state_calls import StateCalls
+from stepscope.tracer.schema.states import UncopiedState
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.compiles]
+
+ORIGINALS = nn.Module.state_dict, nn.Module.load_state_dict
+State = dict[str, Any]
+
+
+class Training:
+    """A small model and its optimizer while loaded weights are watched."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.calls = StateCalls()
+        self.calls.watch.begin(self.told.append, self._failed)
+        self.calls.attach()
+        self.model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+        self.optimizer = self.optimizer_of(self.model)
+
+    def optimizer_of(self, model: nn.Module) -> torch.optim.Optimizer:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer.register_step_post_hook(lambda one, *_: self.calls.watch.stepped(one))
+        return optimizer
+
+    def step(self, optimizer: torch.optim.Optimizer | None = None) -> None:
+        optimizer = optimizer or self.optimizer
+        for one in optimizer.param_groups[0]["params"]:
+            one.grad = torch.ones_like(one)
+        optimizer.step()
+
+    @staticmethod
+    def _failed(where: str, error: BaseException) -> None:
+        raise AssertionError(where) from error
+
+
+@pytest.fixture
+def training() -> Iterator[Training]:
+    one = Training()
+    yield one
+    one.calls.detach()
+    assert (nn.Module.state_dict, nn.Module.load_state_dict) == ORIGINALS
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda state: state,
+        dict,
+        OrderedDict,
+        copy.copy,
+        lambda state: {k: v for k, v in state.items() if k != "1.bias"},
+    ],
+)
+def test_references_to_the_best_weights(training: Training, keep: Callable[[Any], State]) -> None:
+    for _ in range(3):
+        training.step()
+        best = keep(training.model.state_dict())
+    training.step()
+    training.step()
+    training.model.load_state_dict(best, strict=False)
+    (found,) = training.told
+    assert isinstance(found, UncopiedState)
+    assert (found.module, found.optimizer, found.steps) == ("Sequential", "SGD", 2)
+    assert found.parameters == sum(key in best for key, _ in training.model.named_parameters())
+    assert (found.saved_file, found.file) == (__file__, __file__)
+    assert found.saved_line is not None
+    assert found.line is not None
+    assert found.line > found.saved_line
+    training.step()
+    training.model.load_state_dict(best, strict=False)
+    assert len(training.told) == 2  # this is another line
+
+
+def test_a_compiled_model(training: Training) -> None:
+    compiled: Any = torch.compile(training.model)
+    best, inner = compiled.state_dict(), compiled._orig_mod.state_dict()
+    training.step()
+    compiled.load_state_dict(best)
+    training.step()
+    compiled._orig_mod.load_state_dict(inner)
+    assert [one.module for one in training.told] == ["Sequential", "Sequential"]
+
+
+def clones(state: State) -> State:
+    return {key: one.clone() for key, one in state.items()}
+
+
+@pytest.mark.parametrize("keep", [copy.deepcopy, clones])
+def test_copies(training: Training, keep: Callable[[Any], State]) -> None:
+    best = keep(training.model.state_dict())
+    training.step()
+    training.model.load_state_dict(best)
+    assert training.told == []
+
+
+def test_no_change_in_between(training: Training) -> None:
+    training.step()
+    state = training.model.state_dict()
+    training.model.load_state_dict(state)
+    training.model.load_state_dict(state)
+    training.model.load_state_dict(training.model.state_dict())
+    training.step(training.optimizer_of(nn.Linear(2, 2)))
+    training.model.load_state_dict(state)
+    assert training.told == []
+
+
+def test_tensors_of_another_model_or_for_another_one(training: Training) -> None:
+    other, state = copy.deepcopy(training.model), training.model.state_dict()
+    training.step()
+    other.load_state_dict(state)
+    mixed = {**state, "0.weight": torch.ones(3, 3)}
+    training.model.load_state_dict(mixed)
+    training.model.load_state_dict(state, assign=True)
+    assert training.told == []
+
+
+def test_a_checkpoint_that_is_read_in_place(training: Training) -> None:
+    state = training.model.state_dict()
+    training.step()
+    for one in state.values():
+        one.zero_()
+    training.model.load_state_dict(state)
+    state = training.model.state_dict()
+    rate, training.optimizer.param_groups[0]["lr"] = training.optimizer.param_groups[0]["lr"], torch.tensor(0.0)
+    training.step()
+    training.model.load_state_dict(state)
+    training.optimizer.param_groups[0]["lr"] = rate
+    assert training.told == []
+
+
+def test_nothing_is_kept_alive_and_other_arguments_pass(training: Training) -> None:
+    state = training.model.state_dict()
+    alive = [weakref.ref(one) for one in state.values()]
+    assert [weakref.getweakrefs(one) for one in training.model.parameters()] == [[]] * 4
+    del state
+    gc.collect()
+    assert {one() for one in alive} == {None}
+    assert next(iter(training.model.state_dict(prefix="a."))) == "a.0.weight"
+    assert training.model.state_dict(keep_vars=True)["0.weight"] is training.model.get_parameter("0.weight")
+    given: State = {}
+    assert training.model.state_dict(destination=given) is given
+    training.step()
+    training.model.load_state_dict(given)
+    assert training.told == []
