@@ -71,6 +71,7 @@ PRIVATE_NAMES = (
     PrivateName("torch._inductor.codegen.cpp", _LINES),
     PrivateName("torch._inductor.codegen.triton", _LINES),
     PrivateName("torch._dynamo.eval_frame", _CALLED, ("cached_backends",)),
+    PrivateName("torch._inductor.package", _CALLED),
     PrivateName("torch.nn.utils.clip_grad", _CLIPPING, ("_clip_grads_with_norm_",)),
     PrivateName("torch.amp.grad_scaler.GradScaler", _CLIPPING, ("_unscale_grads_",)),
     PrivateName("torch.utils.data.dataloader._BaseDataLoaderIter", _DATA, ("__next__", "_num_workers")),
