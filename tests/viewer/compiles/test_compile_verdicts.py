@@ -138,9 +138,33 @@ def test_an_error_of_a_compile_that_ended_the_program_is_told_once(opened: Opene
         assert findings.pop("exception")[1].startswith(
             "The program ended before any recorded launch with torch._dynamo"
         )
-        assert findings == {"compile_failure": ("info", f"{failed}; the program went on")}
+        assert findings == {"compile_failure": ("warning", f"{failed}; the program went on")}
     else:
         assert findings == {"compile_failure": ("critical", f"{failed}; the program ended")}
+
+
+@pytest.mark.parametrize(
+    ("fail_type", "severity"), [("TorchRuntimeError", "warning"), ("BackendCompilerFailed", "info")]
+)
+def test_an_exception_that_the_program_caught_is_told_with_the_call(
+    opened: Opened, fail_type: str, severity: str
+) -> None:
+    log = begun(LogBuilder().record(run()), MAIN, compile_logs.FORWARD)
+    log = compile_logs.metrics(log, 0, 0, fail_type=fail_type, fail_reason="the shapes do not match")
+    (finding,) = all_findings(opened(log.record(End("exit", 9_000))))
+    assert (finding.kind, finding.severity) == ("compile_failure", severity)
+    assert finding.proof[0].startswith("It was called at train.py:40: ")
+    refused = "An operator refuses these inputs in eager mode, too; the program caught the exception."
+    assert (refused in finding.proof) == (severity == "warning")
+
+
+def test_a_recompile_for_inputs_that_an_operator_refuses_is_no_other_finding(opened: Opened) -> None:
+    log = compile_logs.metrics(begun(LogBuilder().record(run()), compile_logs.FORWARD), 0, 0)
+    log.artifact("recompile_reasons", orjson.dumps(["0/0: n == 1"]), **compile_logs.ids(0, 1))
+    failed = {"fail_type": "TorchRuntimeError", "fail_reason": "the shapes do not match"}
+    compile_logs.metrics(begun(log, compile_logs.FORWARD, number=1), 0, 1, **failed)
+    (finding,) = all_findings(opened(log.record(End("exit", 9_000))))
+    assert finding.kind == "compile_failure"
 
 
 def test_the_reason_in_a_title_and_the_line_below_it_are_of_one_recompile(opened: Opened) -> None:

@@ -33,6 +33,7 @@ from stepscope.viewer.findings.compiles.guard_changes import GuardChange
             "tensor 'x' size mismatch at index 1",
             "raises an error that names",
         ),
+        ("self.__self__.bias.size()[0]", ["4", "8"], "tensor 'b' size mismatch at index 0", "share the code of this"),
         ("x.stride()[0]", ["4", "8"], "tensor 'x' stride mismatch at index 0", ".contiguous()"),
         ("self.step", ["0", "1"], "self.step == 1", "allow_unspec_int_on_nn_module"),
         (

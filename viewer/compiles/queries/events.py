@@ -71,6 +71,19 @@ class CompileEvent(NamedTuple):
         return next(((file, line) for file, line in reversed(self.lines_of_stack) if is_own(file)), None)
 
     @property
+    def is_refused(self) -> bool:
+        """Whether a compile failed because an operator refused its inputs, as it does in eager mode: Dynamo raises
+        TorchRuntimeError if an operator fails on fake tensors."""
+        return self.kind == "compile_failure" and self.cause.startswith("TorchRuntimeError")
+
+    @property
+    def call(self) -> SourceLine | None:
+        """Return the program's line that called the compiled function, or None if it is not known."""
+        above = (sql.json_value(self.stack) or [])[:-1]
+        found = next((one for one in reversed(above) if is_own(one["file"])), None)
+        return SourceLine(found["file"], found["line"], found["function"], found["code"]) if found else None
+
+    @property
     def lines_of_stack(self) -> list[tuple[str, int]]:
         """Return file and line of each frame of the stack."""
         return [(frame["file"], frame["line"]) for frame in sql.json_value(self.stack) or []]

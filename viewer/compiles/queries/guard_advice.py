@@ -67,6 +67,8 @@ def advice(source: str, values: Sequence[str], guard: str) -> str | None:
 
 
 def _of_size(tensor: str, dimension: str, values: Sequence[str]) -> str:
+    if "__self__" in tensor:
+        return "Modules of different sizes share the code of this function, and each size needs a graph of its own."
     has_small = not {"0", "1"}.isdisjoint(values)
     if has_small and len({*values}) < 3:
         return _ALONE

@@ -2,9 +2,11 @@
 program, or when the log of a process that died ends with it, without an end record and without a later launch or
 compile. It is information only when the program went on, because it caught the error or ran the code without compiling
 it: another compile, a launch or the end of the program follows. It is a warning if three or more compiles of the same
-function failed for the same cause, because each call then compiles in vain, and when the outcome is unknown, because a
-log that only PyTorch wrote, or a log of a running process, ends with the error or during a compile. If Inductor failed,
-the finding names the line of the model that it was compiling, where a recorder saw it."""
+function failed for the same cause, because each call then compiles in vain, if an operator refused its inputs, because
+the program then caught an exception that eager mode raises, too, and when the outcome is unknown, because a log that
+only PyTorch wrote, or a log of a running process, ends with the error or during a compile. If Inductor failed, the
+finding names the line of the model that it was compiling, where a recorder saw it. The lines of the program that called
+the function are named, too."""
 
 from __future__ import annotations
 
@@ -24,8 +26,10 @@ from stepscope.viewer.findings.evidence import (
 )
 from stepscope.viewer.ingest.torch_trace.kinds import NO_ID
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.text.formats import basename
 
 SUMMARY = "A compile failed"
+MOST_CALLS = 3
 IN_VAIN = 3
 """Number of failed compiles of a function from which on the finding is a warning at least."""
 
@@ -50,7 +54,11 @@ def _finding(group: list[CompileEvent], fate: Fate, logs: int, nodes: dict[tuple
     node = node if node is not None and node.text in first.text else None
     is_in_vain = first.status != "unfinished" and len(group) >= IN_VAIN
     proof = [f"Inductor failed while it was compiling {node.target}."] if node else []
-    if is_in_vain and fate == "went on":
+    calls = dict.fromkeys(call for event in group if (call := event.call) is not None)
+    proof += [f"It was called at {basename(one.file)}:{one.line}: {one.code}" for one in [*calls][:MOST_CALLS]]
+    if first.is_refused and fate == "went on":
+        proof.append("An operator refuses these inputs in eager mode, too; the program caught the exception.")
+    elif is_in_vain and fate == "went on":
         proof.append("Each of these calls compiled in vain and ran, if at all, without compiled code.")
     title = f"Compiling {first.name} failed{times(len(group))}{in_logs(logs)}: {first.cause}"
     title += {"went on": "; the program went on", "died": "; the program ended", "unknown": ""}[fate]
@@ -58,7 +66,7 @@ def _finding(group: list[CompileEvent], fate: Fate, logs: int, nodes: dict[tuple
         title = f"{first.name} was not compiled completely{in_logs(logs)}: {first.cause}"
     return first.time_ns, Finding(
         kind="compile_failure",
-        severity="warning" if is_in_vain and fate == "went on" else SEVERITIES[fate],
+        severity="warning" if (is_in_vain or first.is_refused) and fate == "went on" else SEVERITIES[fate],
         title=title,
         rule=rule_of(__doc__),
         evidence={

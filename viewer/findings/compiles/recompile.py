@@ -4,9 +4,9 @@ which the same frame recompiled for the same reasons share a finding. So do fram
 the same new state of PyTorch alone, such as grad mode, as at the begin of an evaluation. A frame that reached the
 recompile limit has a finding of the kind recompile_limit instead, and one whose recompiles took much of the run has one
 of the kind recompiles_each_step. A recompile for a module that was left in eval mode belongs to the finding
-left_in_eval. Where each frame was recompiled once, for another grad mode or another input that requires gradients, the
-finding says so, because a program that trains and evaluates, or that calls a function on inputs with and without
-gradients, needs both graphs."""
+left_in_eval, and one for inputs that an operator refuses to the finding compile_failure. Where each frame was
+recompiled once, for another grad mode or another input that requires gradients, the finding says so, because a program
+that trains and evaluates, or that calls a function on inputs with and without gradients, needs both graphs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,13 @@ def find(evidence: Evidence) -> list[Timed]:
     told = limited | costly | called.frames | called.resumed
     left = {one.event for one in left_in_eval(evidence)}
     events = [one for one in evidence.compile_events("recompile") if (one.log, one.frame_id) not in told]
-    again = [event for event in events if event not in left and not is_of_another(event)]
+    failures = evidence.compile_events("compile_failure")
+    refused = {(event.log, event.compile_id) for event in failures if event.is_refused}
+    again = [
+        event
+        for event in events
+        if event not in left and not is_of_another(event) and (event.log, event.compile_id) not in refused
+    ]
     frames = grouped(again, lambda event: (event.log, event.frame_id, event.frame))
     return [_finding(evidence.trace, same[0], len(same)) for same in alike_in_logs(_joined(evidence.trace, frames))]
 
@@ -120,7 +126,10 @@ def _finding(trace: Trace, group: list[CompileEvent], logs: int) -> Timed:
 def _once(changes: Sequence[GuardChange]) -> list[str]:
     """Return why a program may need both graphs, if the state changed for which code is compiled once."""
     if changes[0].is_of_grad_mode:
-        return ["This happened once: a program that trains, and evaluates under torch.no_grad(), needs both graphs."]
+        return [
+            "This happened once: a program needs both graphs if it trains, and evaluates under torch.no_grad(), or if"
+            " it calls checkpoint(..., use_reentrant=True), which runs the forward pass under torch.no_grad() first."
+        ]
     if changes[0].is_of_gradients:
         return [
             "This happened once: a program needs both graphs if it calls the function on inputs with and without"

@@ -107,7 +107,8 @@ class GapCost(NamedTuple):
                 return f"between {before} and the same call of the next step"
             return f"between {before} of the step before and {first}" if before else f"before {first}"
         if self.is_of_loop:
-            return f"between one call and the next at {self.place}"
+            calls = "two graphs of the backward pass" if self.is_in_backward else "one call and the next"
+            return f"between {calls} at {self.place}"
         return f"between {before} and {after}"
 
     @property
@@ -115,6 +116,11 @@ class GapCost(NamedTuple):
         """Whether the gap is between calls that follow each other at one place, as in a loop."""
         before, after = (place.text if place else None for place in (self.before, self.after))
         return self.kind not in ("after", "outside") and before == after
+
+    @property
+    def is_in_backward(self) -> bool:
+        """Whether a graph of a backward pass follows, which autograd calls."""
+        return self.after is not None and self.after.phase == "backward"
 
     @property
     def place(self) -> str:
