@@ -26,10 +26,11 @@ from stepscope.tracer.runtime.lifetimes.referrers import (
 SAMPLE = 8
 """Number of tensors of which holders are searched."""
 LEVELS = 4
-"""Largest number of objects on the way from a tensor to the container that grows, such as a tuple in a list."""
+"""Largest number of objects on the way from a tensor to the container that grows, such as a tuple in a list. The
+variable of a function's closure does not count, because the function and its closure are on the way as well."""
 MOST_NODES = 500
 _CACHE = type(lru_cache(int))
-_NO_CONTAINERS = FrameType, CellType, ModuleType, type, FunctionType
+_NOT_ON_THE_WAY = FrameType, ModuleType, type
 
 
 @dataclass
@@ -74,9 +75,8 @@ def _growing(sample: Sequence[Any], least: int, ours: set[int], deadline: float)
     reached: dict[int, set[int]] = {id(one): {n} for n, one in enumerate(sample)}
     objects = [*sample]
     seen = {*ours, *_named_elsewhere(), id(reached)}
-    for _ in range(LEVELS):
-        if monotonic() > deadline:
-            return None
+    level = 0
+    while level < LEVELS and monotonic() < deadline:
         seen |= {id(objects), *map(id, objects)}
         members: dict[int, set[int]] = {}
         following: list[Any] = []
@@ -92,12 +92,13 @@ def _growing(sample: Sequence[Any], least: int, ours: set[int], deadline: float)
         seen.add(id(reached))
         if not objects:
             return None
+        level += not any(type(one) is CellType for one in objects)
     return None
 
 
 def _referrers(objects: Sequence[Any], seen: set[int]) -> list[Any]:
     found = gc.get_referrers(*objects)
-    return [one for one in found if id(one) not in seen and not issubclass(type(one), _NO_CONTAINERS)]
+    return [one for one in found if id(one) not in seen and not issubclass(type(one), _NOT_ON_THE_WAY)]
 
 
 def _named_elsewhere() -> Iterator[int]:

@@ -6,7 +6,7 @@ import functools
 import gc
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -70,6 +70,26 @@ def test_a_hook_that_keeps_inputs() -> None:
     (found,) = watched(lambda n: net(torch.rand(SIZE)))
     assert found.holder == "list of 18 in attribute seen['net'] of Probe (dict of 1)"
     assert (found.file, found.line) == (__file__, line_of('self.seen["net"].append(inputs[0])'))
+
+
+class LateNorms:
+    """A hook whose functions compute norms later, and keep the results of the module until then."""
+
+    def __init__(self) -> None:
+        self.later: list[tuple[int, Callable[[], Tensor]]] = []
+
+    def __call__(self, module: nn.Module, inputs: tuple[Tensor], result: Tensor) -> None:
+        self.later.append((len(self.later), lambda: result.norm()))
+
+
+def test_functions_whose_closures_keep_results() -> None:
+    net, late = nn.Linear(5, SIZE[1]), LateNorms()
+    net.register_forward_hook(late)
+    (found,) = watched(lambda n: net(torch.rand(SIZE[0], 5)))
+    assert found.holder == "list of 18 in attribute later of LateNorms"
+    assert found.file == __file__
+    assert found.line == line_of("self.later.append((len(self.later), lambda: result.norm()))")
+    assert found.with_graph == [6, 12, 18]
 
 
 def test_tuples_in_a_local_list() -> None:
