@@ -10,7 +10,6 @@ import torch
 from torch.torch_version import TorchVersion
 
 from stepscope.viewer.findings import all_findings
-from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
@@ -246,38 +245,6 @@ def test_what_makes_nan_in_a_fused_kernel(
     assert "masked_fill" not in body or "masked_fill (" in found[0].title
 
 
-@pytest.mark.parametrize("changes", [True, False])
-@pytest.mark.parametrize("reader", ["a launch", "the caller"])
-def test_a_custom_operator_that_changes_an_input_unsaid(
-    scripts: Scripts, tmp_path: Path, changes: bool, reader: str
-) -> None:
-    body = f"""
-    @torch.library.custom_op("stepscope_test::stats", mutates_args=())
-    def stats(value: torch.Tensor) -> torch.Tensor:
-        return (value.clamp_(-1, 0.5) if {changes} else value.clamp(-1, 0.5)).sum(0)
-    @stats.register_fake
-    def _(value):
-        return value.new_empty(value.shape[1:])
-    @torch.compile
-    def model(value):
-        product = value @ value if {reader == "a launch"} else value
-        total = torch.ops.stepscope_test.stats(product)
-        return product * 2 + total if {reader == "a launch"} else total + 1
-    with stepscope.trace(FOLDER, level="values", verify_before=ASKED):
-        model(VALUE.clone())
-    """
-    found = record(scripts, tmp_path / "asked", body.replace("ASKED", "True"))
-    assert [(finding.kind, finding.severity) for finding in found] == [("changed_without_writer", "critical")] * changes
-    title = "The custom operator stepscope_test.stats changed " + ("buf0" if reader == "a launch" else "value (arg0_1)")
-    assert all(finding.title.startswith(f"{title} without declaring it") for finding in found)
-    folder = tmp_path / "plain"
-    assert record(scripts, folder, body.replace("ASKED", "False")) == []
-    for name, asks in (("plain", True), ("asked", False)):
-        with open_trace(tmp_path / name, index_dir=tmp_path / name / "index") as trace:
-            notes = overview(trace).notes
-        assert asks is any("stepscope_test.stats" in note and "--verify-before" in note for note in notes)
-
-
 @pytest.mark.parametrize(
     ("dtype", "optimizer", "told"),
     [
@@ -328,27 +295,6 @@ def test_a_gradient_that_lies_where_an_input_was_is_no_overlapping_input(scripts
     """
     kinds = [finding.kind for finding in record(scripts, tmp_path / "dynamic", body)]
     assert "overlapping_inputs" not in kinds
-
-
-def test_a_custom_operator_that_changes_two_inputs_is_told_once(scripts: Scripts, tmp_path: Path) -> None:
-    body = """
-    @torch.library.custom_op("stepscope_test::center", mutates_args=())
-    def center(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        return one.sub_(1).sum(0) + other.sub_(1).sum(0)
-    @center.register_fake
-    def _(one, other):
-        return one.new_empty(one.shape[1:])
-    @torch.compile
-    def model(value):
-        one, other = value @ value, value @ value.T
-        total = torch.ops.stepscope_test.center(one, other)
-        return one * other + total
-    with stepscope.trace(FOLDER, level="values", verify_before=True):
-        model(VALUE.clone())
-    """
-    (finding,) = record(scripts, tmp_path / "two", body)
-    assert finding.title.startswith("The custom operator stepscope_test.center changed buf0 and buf1 without declaring")
-    assert finding.evidence["changed"] == ["buf0", "buf1"]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 import stepscope
 from stepscope.tracer.inductor import numeric_settings
+from tests.tracer.judge.false_schemas import returned_alias, undeclared
 from tests.tracer.judge.planted_passes import PLANTED, Program
 
 aten = torch.ops.aten
@@ -267,27 +268,6 @@ def _(x: Tensor) -> Tensor:
     return torch.empty_like(x)
 
 
-@torch.library.custom_op("stepscope_tests::undeclared", mutates_args=())
-def halve(x: Tensor) -> Tensor:
-    return x.mul_(0.5).sum(-1)
-
-
-@halve.register_fake
-def _(x: Tensor) -> Tensor:
-    return x.new_empty(x.shape[:-1])
-
-
-def undeclared() -> Any:
-    """Compiled code reads the tensor before the operator changes it, and the float64 run gives it a copy."""
-
-    def run(x: Tensor, weight: Tensor) -> Tensor:
-        y = x + 1
-        total: Tensor = halve(y).unsqueeze(-1)
-        return total + y.sin() @ weight
-
-    return torch.compile(run)(torch.rand(4, 8), torch.rand(8, 8))
-
-
 def changed_behind_autograd() -> Any:
     """The program changes what the forward pass saved through `.data`, which autograd does not notice."""
     weight = torch.rand(4, 4, requires_grad=True)
@@ -340,7 +320,7 @@ def wrong_kernel() -> Any:
 
 PROGRAMS: tuple[Program, ...] = (
     wrong_gradient, healthy, optimizer, random, random_backward, subclass, transforms, out_of_memory,
-    undeclared, changed_behind_autograd,
+    undeclared, returned_alias, changed_behind_autograd,
 )  # fmt: skip
 JUDGED: dict[str, Program] = {
     "judged_lost_windows": lost_between_windows,

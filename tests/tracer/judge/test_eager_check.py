@@ -118,6 +118,17 @@ def test_an_undeclared_change_of_an_input_is_no_rounding(ran: tuple[Path, dict[s
     assert any("--level values --verify-before" in line for line in finding.proof)
 
 
+def test_an_operator_that_returns_the_memory_of_its_input_is_the_reason(ran: tuple[Path, dict[str, str]]) -> None:
+    (finding,), rows = read(ran, "returned_alias")
+    assert [row.verdict for row in rows] == ["eager_is_off"]
+    assert finding.severity == "warning"
+    assert finding.title.endswith(
+        "stepscope_tests.same_memory returns the memory of its input, so that eager code which changes the input"
+        " changes the result as well"
+    )
+    assert not any("--verify-before" in line for line in finding.proof)
+
+
 def test_gradients_of_saved_tensors_that_changed_are_not_compared(ran: tuple[Path, dict[str, str]]) -> None:
     findings, rows = read(ran, "changed_behind_autograd")
     assert not findings

@@ -60,6 +60,15 @@ def test_a_storage_that_is_not_freed(opened: Open) -> None:
     assert finding.page == "/graphs/0/memory?call=0&snode=1"
 
 
+def test_a_storage_that_is_freed_late(opened: Open) -> None:
+    late = mismatch(expected=1, actual=2, holders=[[]])
+    (finding,) = all_findings(opened(training(3).record(late)))
+    assert finding.title == "buf0 (512 B) of graph 0/0 forward was freed later than expected"
+    assert finding.proof == [
+        "It was expected to be freed after extern_kernels.mm (op0), but it was freed after cpp_fused_relu_0 (op1)."
+    ]
+
+
 def test_one_finding_for_a_buffer_in_several_layouts(opened: Open) -> None:
     log = training(4).record(mismatch()).record(mismatch(layout=2, call=2))
     (finding,) = all_findings(opened(log))

@@ -6,8 +6,8 @@ alone do not count. With --judge-layers the graphs between Dynamo and the kernel
 the first of them that differs is named, with the nodes that it changed. It is information only if float64 agrees with
 the compiled result, so that eager mode is the one that is off. But if the graph calls custom operators, and rounding
 after every operation has less than a tenth of the effect, it is a warning: an operator may change an input that it does
-not declare to change, and the input is another tensor in eager mode. There is one finding per compiled graph and
-direction."""
+not declare to change, and the input is another tensor in eager mode, or it may return the memory of an input, which the
+finding names if it is known. There is one finding per compiled graph and direction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, compile_page, grouped, rule_of
-from stepscope.viewer.graphs.queries.hidden_aliases import custom_operators
+from stepscope.viewer.graphs.queries.hidden_aliases import aliasing_operators, custom_operators
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
@@ -58,12 +58,13 @@ def _finding(trace: Trace, group: list[LayerCheckRow]) -> Timed:
     is_unexplained = bool(unexplained)
     worst = unexplained[0] if unexplained else _worst(row)
     operators = custom_operators(trace, row.log, row.compile_id) if is_unexplained else []
+    aliasing = aliasing_operators(trace, row.log, row.compile_id) if is_unexplained else []
     severity: Any = "warning" if operators or (is_mild and not is_off) else "info" if is_off else "critical"
     frame = worst.get("frame")
     return row.time_unix_ns or 0, Finding(
         kind="layer_difference",
         severity=severity,
-        title=_off(row, worst, is_unexplained, operators)
+        title=_off(row, worst, is_unexplained, operators, aliasing)
         if is_off
         else (f"{_subject(row)} differs from {_right(row)}: {_said(worst)}"),
         proof=[
@@ -72,7 +73,7 @@ def _finding(trace: Trace, group: list[LayerCheckRow]) -> Timed:
                 _values(worst, row),
                 _layer(row) or _others(row, worst),
                 _hint(row),
-                _undeclared(trace, operators),
+                _undeclared(trace, [] if aliasing else operators),
             )
             if line
         ],
@@ -94,6 +95,7 @@ def _finding(trace: Trace, group: list[LayerCheckRow]) -> Timed:
             "changed_nodes": row.nodes,
             "changed_lines": [f"{line.file}:{line.line}: {line.code}" for line in row.lines],
             "custom_operators": operators,
+            "aliasing_operators": aliasing,
             "settings": [_trial(trial) for trial in row.settings],
             "compile_id": row.compile_id,
         },
@@ -145,12 +147,21 @@ def _explains(worst: dict[str, Any]) -> bool:
     return error is None or rounding is None or error <= MOST_ROUNDING * rounding
 
 
-def _off(row: LayerCheckRow, worst: dict[str, Any], is_unexplained: bool, operators: Sequence[str]) -> str:
+def _off(
+    row: LayerCheckRow,
+    worst: dict[str, Any],
+    is_unexplained: bool,
+    operators: Sequence[str],
+    aliasing: Sequence[str],
+) -> str:
     ours, theirs = worst.get("after_error"), worst.get("before_error")
     off = f"is off by {theirs:.0e}" if isinstance(worst.get("before"), float) and theirs else "is not finite"
     agrees = f" to {ours:.0e}" if ours else ""
     agrees += f", and {_right(row)} {off}"
-    if operators:
+    if aliasing:
+        returns = "return the memory of their inputs" if len(aliasing) > 1 else "returns the memory of its input"
+        why = f"{_few(aliasing)} {returns}, so that eager code which changes the input changes the result as well"
+    elif operators:
         why = f"custom operators ({_few(operators)}) may change inputs that they do not declare"
     elif is_unexplained and row.before == "eager" and off != "is not finite":
         why = "this is no error of compiled code"

@@ -1,11 +1,13 @@
 """The lifetime of a storage differs from the expectation of the scheduler or of the generated wrapper: the storage was
 freed later or earlier, was allocated unexpectedly, or was not allocated at all; or a `check_memory_step` in the
-generated code found that it differs from what the check expects. There is one finding per graph (or per file of checks
-outside of all graphs), buffer and kind of mismatch. Buffers that the same holders keep and that the same line of the
-model made share one finding. An input that the graph may free is checked in the first calls of the graph, and only if
-nothing else held it when the call began, because the caller and autograd may keep inputs alive. A storage that is freed
-early although a later launch of the same call reads it is critical. Every other mismatch, and everything that only a
-check found, is a warning."""
+generated code found that it differs from what the check expects. There is one finding per graph (or per file of
+checks outside of all graphs), buffer and kind of mismatch. Buffers that the same holders keep and that the same line
+of the model made share one finding, as do buffers without a known holder that should be freed after launches of one
+custom operator, which may keep them. Inputs whose memory an operator returns are left to the finding hidden_alias.
+An input that the graph may free is checked in the first calls of the graph, and only if nothing else held it when
+the call began, because the caller and autograd may keep inputs alive. A storage that is freed early although a later
+launch of the same call reads it is critical. Every other mismatch, and everything that only a check found, is a
+warning."""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ from stepscope.viewer.findings.evidence import (
     rule_of,
     times,
 )
-from stepscope.viewer.graphs.queries.hidden_aliases import hidden_aliases
+from stepscope.viewer.graphs.queries.hidden_aliases import hidden_aliases, is_custom
 from stepscope.viewer.memory.queries.graph_index import graph_index, launches_of, moment_of, named_graph, sites_using
 from stepscope.viewer.memory.queries.lifecycle_checks import CheckMismatchRow, check_mismatches
 from stepscope.viewer.memory.queries.mismatches import lifetime_mismatches
@@ -82,7 +84,17 @@ def _key(row: Row) -> tuple[object, ...]:
 
 def _leak(group: Sequence[Row]) -> Hashable:
     first = group[0]
-    return leak_key(_where(first), first.kind, first.holders, first.source, first.buffer)
+    kind = (first.kind, _is_late(first))
+    if isinstance(first, LifetimeMismatchRow) and first.kind == "missing_death" and not first.holders:
+        kept_by = first.expected_kernel or ""
+        if is_custom(kept_by):
+            return _where(first), kind, kept_by
+    return leak_key(_where(first), kind, first.holders, first.source, first.buffer)
+
+
+def _is_late(row: Row) -> bool:
+    """Return whether a storage was freed after all, within the call."""
+    return isinstance(row, LifetimeMismatchRow) and row.kind == "missing_death" and row.actual is not None
 
 
 def _finding(trace: Trace, leak: Leak[LifetimeMismatchRow], checks: Sequence[CheckMismatchRow]) -> Timed:
@@ -162,17 +174,25 @@ def _buffers(rows: Sequence[Row]) -> str:
 
 
 def _what(rows: Sequence[Row]) -> str:
-    text = _TEXTS.get(rows[0].kind, rows[0].kind)
+    text = "was freed later than expected" if _is_late(rows[0]) else _TEXTS.get(rows[0].kind, rows[0].kind)
     return text.replace("was ", "were ", 1) if len(rows) > 1 else text
 
 
 def _places(rows: Sequence[LifetimeMismatchRow]) -> str:
     """Return the expected and the actual position, as far as they are the same for all rows."""
-    expected, actual = {_expected(row) for row in rows}, {_actual(row) for row in rows}
+    expected, actual = _expectations(rows), {_actual(row) for row in rows}
     verb = "were" if len(rows) > 1 else "was"
     subject = "they" if len(rows) > 1 else "it"
     told = [f"{subject} {verb} {texts.pop()}" for texts in (expected, actual) if len(texts) == 1]
     return f"{capitalized(', but '.join(told))}." if told else "Each of them is at a different position."
+
+
+def _expectations(rows: Sequence[LifetimeMismatchRow]) -> set[str]:
+    """Return what is expected of the rows, without scheduler nodes if all wait for launches of one kernel."""
+    texts, kernels = {_expected(row) for row in rows}, {row.expected_kernel for row in rows}
+    if len(texts) == 1 or len(kernels) > 1 or None in kernels:
+        return texts
+    return {_expected(replace(row, expected_snode=None)) for row in rows}
 
 
 def _told(rows: Sequence[CheckMismatchRow]) -> str:

@@ -4,8 +4,8 @@ found that one iteration writes and a later iteration reads. For operators that 
 must overlap an input; if it is another argument that they change, the finding is a warning, unless it is exactly the
 argument that they read: a program may pass one tensor twice. If the graph of Dynamo shows that it passes two, of which
 the compiler has made one, as by leaving out a `clone`, the finding is critical. Nothing is reported if an access of
-either argument could not be analysed, is masked or depends on data. Kernels that the user wrote, and collectives, are
-not checked."""
+either argument could not be analysed, is masked or depends on data, or if the finding hidden_alias names the operator
+that gave one tensor the memory of the other. Kernels that the user wrote, and collectives, are not checked."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from stepscope.viewer.findings.values.overlap import do_overlap
 from stepscope.viewer.graphs.queries.argument_facts import SharedMemory, View, shared_memory
 from stepscope.viewer.graphs.queries.dynamo_nodes import Node
 from stepscope.viewer.graphs.queries.graphs import code_of_graph, site_rows
+from stepscope.viewer.graphs.queries.hidden_aliases import hidden_aliases
 from stepscope.viewer.graphs.queries.kernel_code import cut
 from stepscope.viewer.graphs.queries.separate_tensors import separate_tensor
 from stepscope.viewer.graphs.rows import SiteRow
@@ -56,7 +57,16 @@ class _Verdict:
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per kernel of a graph, or per kernel of the same lines of the model in one log."""
     kernels = _Kernels(evidence.trace)
-    verdicts = [found for pairs in shared_memory(evidence.trace) if (found := _judge(pairs, kernels))]
+    told = {
+        (one.graph, frozenset((one.input, one.memory)))
+        for one in hidden_aliases(evidence.trace)
+        if one.overwritten_by is not None
+    }
+    untold = (
+        [pair for pair in pairs if (pair.graph, frozenset(pair.memories)) not in told]
+        for pairs in shared_memory(evidence.trace)
+    )
+    verdicts = [found for pairs in untold if (found := _judge(pairs, kernels))]
     return [_finding(evidence.trace, group) for group in grouped(verdicts, partial(_cause, evidence.trace))]
 
 

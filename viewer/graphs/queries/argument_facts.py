@@ -33,7 +33,7 @@ _SHARED = f"""
         WHERE a.buffer IS NOT NULL
     )
     SELECT s.log, s.graph, s.site, ran.first AS launch, ran.step, ran.launches, s.kernel, s.kind,
-           {VIEW.format(of="r")} AS read, {VIEW.format(of="w")} AS written
+           {VIEW.format(of="r")} AS read, {VIEW.format(of="w")} AS written, [r.memory, w.memory] AS memories
     FROM one r JOIN one w
       ON w.site = r.site
          AND (w.memory = r.memory OR (w.storage_address = r.storage_address AND w.local_call = r.local_call))
@@ -95,6 +95,8 @@ class SharedMemory:
     kind: str
     read: View
     written: View
+    memories: list[str]
+    """The names of the memory of both in the generated code."""
 
 
 def uninitialised_reads(trace: Trace) -> list[UninitialisedRead]:

@@ -22,7 +22,9 @@ _READERS = """
       AND ($2 IS NULL OR (g.log = $2 AND g.compile_id = $3))
     ORDER BY s.kernel
 """
-# A tensor in its own memory is a storage of the call, named like the output.
+_GRAPHS = "SELECT graph FROM graphs WHERE log = ? AND compile_id = ?"
+# A tensor in its own memory is a storage of the call, named like the output. A storage of other code, such as that of
+# torch.from_numpy(), may still lie in the memory of an input. Both exist when the operator returns, so addresses tell.
 _ALIASES = """
     WITH called AS (
         SELECT s.site, s.log, s.graph, s.kernel, a.argument, a.buffer FROM sites s
@@ -49,21 +51,22 @@ _ALIASES = """
             FROM layouts l JOIN layout_storages n ON n.layout = l.layout WHERE l.graph = r.graph AND n.name = r.output
         )
     ), given AS (
-        SELECT r.site, r.output, coalesce(a.storage, a.buffer, a.name) AS input, t.storage_address, t.local_call,
-               v.digest
-        FROM hidden r JOIN arguments a ON a.site = r.site AND a.role = 'in'
+        SELECT r.site, r.output, coalesce(a.storage, a.buffer, a.name) AS input, t.storage_address, t.storage_bytes,
+               t.local_call, v.digest
+        FROM returned r JOIN arguments a ON a.site = r.site AND a.role = 'in'
         LEFT JOIN tensors t ON t.site = a.site AND t.argument = a.argument
         LEFT JOIN (SELECT DISTINCT site, argument, item, digest FROM value_rows WHERE numel > 0) v
           ON v.site = a.version_site AND v.argument = a.version_argument AND v.item IS NOT DISTINCT FROM a.version_item
     ), later AS (
-        SELECT r.site, r.output, t.storage_address, t.local_call FROM hidden r
+        SELECT r.site, r.output, t.storage_address, t.storage_bytes, t.local_call FROM returned r
         JOIN arguments a ON coalesce(a.storage, a.buffer) = r.memory AND a.site > r.site
         JOIN sites u ON u.site = a.site AND u.graph = r.graph
         JOIN tensors t ON t.site = a.site AND t.argument = a.argument
     ), same AS (
         SELECT DISTINCT g.site, g.output, g.input FROM given g
         WHERE EXISTS (FROM later l WHERE l.site = g.site AND l.output = g.output
-                        AND l.storage_address = g.storage_address AND l.local_call = g.local_call)
+                        AND l.storage_address < g.storage_address + g.storage_bytes
+                        AND g.storage_address < l.storage_address + l.storage_bytes AND l.local_call = g.local_call)
            OR EXISTS (FROM hidden r JOIN value_rows v ON v.site = r.site AND v.argument = r.argument
                        AND v.item IS NOT DISTINCT FROM r.item
                       WHERE r.site = g.site AND r.output = g.output AND v.digest = g.digest AND v.numel > 0
@@ -74,10 +77,11 @@ _ALIASES = """
            (SELECT arg_min(step, launch) FROM launches x WHERE x.site = r.site) AS step,
            EXISTS (FROM layouts l JOIN layout_storages n ON n.layout = l.layout
                    WHERE l.graph = r.graph AND n.name = s.input AND n.kind = 'input' AND NOT n.is_owned) AS is_kept
-    FROM hidden r JOIN shared s ON s.site = r.site AND s.output = r.output ORDER BY launch, r.output
+    FROM returned r JOIN shared s ON s.site = r.site AND s.output = r.output ORDER BY launch, r.output
 """
 _USES = """
-    SELECT a.site, coalesce(a.storage, a.buffer) AS memory, a.role FROM arguments a JOIN sites s ON s.site = a.site
+    SELECT a.site, coalesce(a.storage, a.buffer) AS memory, a.role, s.kind = 'extern'
+    FROM arguments a JOIN sites s ON s.site = a.site
     WHERE s.graph = ? AND a.site > ? ORDER BY a.site
 """
 
@@ -110,6 +114,14 @@ def custom_operators(trace: Trace, log: int | None = None, compile_id: str | Non
     return [operator_name(kernel) for (kernel,) in found]
 
 
+def aliasing_operators(trace: Trace, log: int, compile_id: str | None) -> list[str]:
+    """Return the custom operators that return the memory of an input in a graph of one compile."""
+    if not (found := [one for one in hidden_aliases(trace) if one.log == log]):
+        return []
+    graphs = {graph for (graph,) in sql.rows(trace, _GRAPHS, [log, compile_id])}
+    return sorted({operator_name(one.kernel) for one in found if one.graph in graphs})
+
+
 def operator_name(kernel: str) -> str:
     """Return the name of an operator that a launch calls: ``my.stats`` for ``torch.ops.my.stats.default``."""
     return kernel.removeprefix("torch.ops.").removesuffix(".default")
@@ -138,14 +150,17 @@ def _overwriter(trace: Trace, one: HiddenAlias) -> int | None:
     names = code_results(code_of_graph(trace, one.graph) or "")
     results = {_memory(name, of, (one.input, one.memory)) for name in names if name is not None}
 
-    def is_needed(memory: str | None, after: int) -> bool:
+    def is_needed(memory: str | None, writer: int, reads_first: bool) -> bool:
         if memory in results or (memory == one.input and one.is_kept):
             return True
-        return any(site > after and name == memory and role != "out" for site, name, role in uses)
+        first = writer + 1 if reads_first else writer
+        return any(site >= first and name == memory and role != "out" for site, name, role, _ in uses)
 
     other = {one.input: one.memory, one.memory: one.input}
-    writes = [(site, name) for site, name, role in uses if role != "in" and name in other]
-    return next((site for site, name in writes if is_needed(other[name], site)), None)
+    # A generated kernel may read each element before it overwrites it, unlike an operator such as a matrix product.
+    writes = [(site, name, role != "out" or not is_extern) for site, name, role, is_extern in uses if role != "in"]
+    found = (site for site, name, reads_first in writes if name in other and is_needed(other[name], site, reads_first))
+    return next(found, None)
 
 
 def _memory(name: str, of: dict[str, str], known: Sequence[str | None]) -> str:
