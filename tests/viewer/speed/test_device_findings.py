@@ -100,6 +100,14 @@ def test_a_graph_without_kernels_of_triton_is_on_the_device_of_its_tensors(opene
     assert run_of_log.verdict == "The device works for 90 % of a step (9.00 ms of 10.0 ms)."
 
 
+def test_a_device_that_works_longer_than_the_host_is_told_so(opened: Open) -> None:
+    (run_of_log,) = run_splits(opened(on_gpu("high", 100, (60_000, 9_000))))
+    assert run_of_log.verdict == (
+        "The device works for 69.0 ms for a step, longer than the 10.0 ms that the step takes on the host, which runs"
+        " ahead of the device."
+    )
+
+
 def test_a_device_that_works_all_the_time_is_the_verdict(opened: Open) -> None:
     (run_of_log,) = run_splits(opened(on_gpu("high", 100, (6000, 3000))))
     assert run_of_log.verdict == "The device works for 90 % of a step (9.00 ms of 10.0 ms)."

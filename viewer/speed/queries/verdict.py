@@ -11,6 +11,8 @@ MOSTLY_COMPILING = 0.5
 """Share of the time of a run from which its verdict is about compilation."""
 DEVICE_BOUND = 0.75
 """Share of the time of a step from which the work of the device is its verdict, since the host waits for it."""
+RUNS_AHEAD = 1.1
+"""Multiple of the time of a step from which the device works longer, because the host does not wait for it."""
 
 
 def share_text(part_ns: int, whole_ns: int) -> str:
@@ -37,6 +39,11 @@ def run_verdict(run: RunSplit, busy_ns: int | None = None) -> str | None:
 def _of_step(run: RunSplit, busy_ns: int | None, what: str) -> str | None:
     if busy_ns is None or busy_ns < DEVICE_BOUND * run.typical_ns:
         return _largest(run.parts, run.typical_ns, what)
+    if busy_ns >= RUNS_AHEAD * run.typical_ns:
+        return (
+            f"The device works for {format_ns(busy_ns)} for {what}, longer than the {format_ns(run.typical_ns)} that"
+            " the step takes on the host, which runs ahead of the device."
+        )
     times = f"{format_ns(busy_ns)} of {format_ns(run.typical_ns)}"
     return f"The device works for {share_text(min(busy_ns, run.typical_ns), run.typical_ns)} of {what} ({times})."
 
