@@ -336,7 +336,7 @@ class Recorder(ContextDecorator):
             self.guarded("unfinished calls", self._outbox.end_calls)
             self.guarded("judge", self.judge.flush)
         self.flush(wait=self._device_error is None)
-        self.guarded("growth", self._outbox.write_all, lambda: self._outbox.lifetimes.end(self._steps.last))
+        self.guarded("growth", self._outbox.end_lifetimes, self._steps.last)
         self._write_overhead()
         if reason == "exit" and (uncaught := self._process_exit.exception or uncaught_exception()) is not None:
             self.write(uncaught)

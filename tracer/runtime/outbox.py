@@ -101,6 +101,11 @@ class Outbox:
         for record in take():
             self._sink.write(record)
 
+    def end_lifetimes(self, last_step: int) -> None:
+        """Write what the steps have left alive when the recording ends."""
+        self._sink.guarded("kept tensors", self.kept_tensors.at_end, last_step + 1)
+        self.write_all(lambda: self.lifetimes.end(last_step))
+
     def _flush(self, wait: bool) -> None:
         self._flushed_ns = time.perf_counter_ns()
         self._ring.check_file()

@@ -287,8 +287,12 @@ class KeptTensors(Record):
     most_elements: int | None
     """The largest number of elements that the holder may have; None if it has no limit."""
     file: str | None
-    """The place of the cached function, or of the only statement that adds to the container; None if unknown."""
+    """The place of the cached function, of the only statement that adds to the container, or of the one that closes
+    the reference cycle; None if unknown."""
     line: int | None
+    cycle_is_collected: bool | None = None
+    """Whether Python's garbage collector was on, if each tensor is the result of an autograd function whose context
+    refers to it, so that only a collection frees it; None if the holder is another one."""
 
 
 @dataclass(frozen=True)

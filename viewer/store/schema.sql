@@ -185,7 +185,8 @@ CREATE TABLE kept_tensors (          -- tensors outside of what graphs allocate 
     holder VARCHAR,
     hits BIGINT, lost_keys BIGINT,   -- NULL if the holder is no cache
     most_elements BIGINT,            -- NULL if the holder has no limit
-    file VARCHAR, line BIGINT        -- the cached function, or the statement that adds to the holder
+    file VARCHAR, line BIGINT,       -- the cached function, or the statement that adds to the holder
+    cycle_is_collected BOOLEAN       -- NULL if the holder is no cycle of each tensor with its autograd function
 );
 CREATE TABLE data_waits (            -- waits for a batch of a DataLoader
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,

@@ -112,6 +112,17 @@ def test_tensors_that_keep_their_graphs(opened: Open, backward: bool, late: bool
     )
 
 
+@pytest.mark.parametrize("collects", [True, False])
+def test_reference_cycles_of_results(opened: Open, collects: bool) -> None:
+    words = "a reference cycle through ctx.y of Clamp"
+    cycle = replace(KEPT, with_graph=KEPT.tensors, holder=words, cycle_is_collected=collects, file="/a/b.py", line=8)
+    (one,) = found(opened, cycle)
+    assert one.severity == ("info" if collects else "warning")
+    assert one.title.endswith(f"stay alive, held by {words} (b.py:8)")
+    assert (", which the program has disabled;" in one.proof[1]) is not collects
+    assert len(one.proof) == 2
+
+
 def test_a_container_with_a_largest_length_is_healthy(opened: Open) -> None:
     assert found(opened, replace(KEPT, most_elements=10_000)) == []
 

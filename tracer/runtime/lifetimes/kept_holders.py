@@ -14,6 +14,7 @@ from typing import Any
 
 from stepscope.tracer.runtime.lifetimes.adding_lines import Added, adding_line
 from stepscope.tracer.runtime.lifetimes.holders import UNKNOWN, UNNAMED, find_held, find_places
+from stepscope.tracer.runtime.lifetimes.own_cycles import own_cycle
 from stepscope.tracer.runtime.lifetimes.referrers import (
     attribute_words,
     held_by,
@@ -47,14 +48,19 @@ class Holder:
     """The number of entries of such a cache with a tensor in their key that nothing else in Python refers to."""
     most_elements: int | None = None
     """The largest number of elements; None if there is no limit."""
+    cycle_is_collected: bool | None = None
+    """Whether the garbage collector is on, if a reference cycle of each tensor keeps it; None for another holder."""
 
 
 def growing(tensors: Sequence[Any], least: int, deadline: float) -> Any:
     """Return the container or the cache that has most of the tensors and at least `least` elements, or a `Holder` if
-    only a graph keeps them; None if nothing does. Looks through the whole heap several times, but begins no such look
-    after the deadline (`monotonic`)."""
+    only a graph or a reference cycle keeps them; None if nothing does. Looks through the whole heap several times, but
+    begins no such look after the deadline (`monotonic`)."""
     sample = [tensors[n * len(tensors) // SAMPLE] for n in range(SAMPLE)] if len(tensors) > SAMPLE else [*tensors]
     found = _growing(sample, least, {id(tensors), id(sample)}, deadline)
+    if found is None and (cycle := own_cycle(sample)) is not None:
+        file, line = cycle.place()
+        return Holder(cycle.words, file, line, cycle_is_collected=gc.isenabled())
     return found if found is not None else _graph_of(sample, deadline)
 
 

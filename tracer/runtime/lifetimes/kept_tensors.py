@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 from threading import Lock
 from time import monotonic, perf_counter_ns
 from typing import Any, NamedTuple, Protocol
@@ -21,11 +21,14 @@ from stepscope.tracer.schema.memory import Growth, KeptTensors
 LOOKS = (6, 12, 18), (100, 200, 300), (1000, 2000, 3000)
 """The steps in which tensors are counted. A later series follows if none grew in one, if it would have cost too much,
 and after the first one in any case: what grew there may have been freed since, as at the end of an episode."""
+LEAST_STEPS = 3
+"""Least number of steps from the last look but one to the end of a recording."""
 LEAST_BYTES = 64 << 10
 """Bytes per step by which tensors of one form must grow."""
 MOST_FORMS = 4
 MOST_SHARE = 0.02
-"""Largest share of the time since the recording began that looks and searches have taken, for another look to begin."""
+"""Largest share of the time since the recording began that looks and searches have taken, for another look to begin
+that is not the last one of a series in which tensors have grown."""
 FIRST_NS = 100_000_000
 """What the first look is assumed to take."""
 SECONDS = 1.0
@@ -85,6 +88,12 @@ class KeptTensorsWatch:
                 self._lock.release()
         return step
 
+    def at_end(self, step: int) -> None:
+        """Look once more if the recording ends before the last look of a series in which tensors grew."""
+        with self._lock:
+            if self._lacks_one() and step - self._looks[-1].step >= LEAST_STEPS and self._follows_all():
+                self._write(self._count(step, perf_counter_ns()))
+
     def _restart(self) -> None:
         """Begin again, as when what seemed to be steps were parts of the first one."""
         self._series = iter(LOOKS)
@@ -98,30 +107,36 @@ class KeptTensorsWatch:
         self._due = self._steps[0] if self._steps else NEVER
 
     def _may_look(self) -> bool:
+        return self._sink.is_on and not self._sink.cuda_graphs.is_capturing() and self._follows_all()
+
+    def _follows_all(self) -> bool:
+        """Return whether all calls are followed; else results of graphs would seem to be from elsewhere."""
         tracker = self._sink.lifetimes
-        if not self._sink.is_on or tracker is None or not tracker.is_on or self._sink.cuda_graphs.is_capturing():
-            return False
-        return tracker.every == 1  # else results of graphs would seem to be from elsewhere
+        return tracker is not None and tracker.is_on and tracker.every == 1
 
     def _look(self, step: int) -> None:
         began = perf_counter_ns()
-        if self._spent_ns + self._longest_ns > MOST_SHARE * (began - self._began_ns):
+        if self._spent_ns + self._longest_ns > MOST_SHARE * (began - self._began_ns) and not self._lacks_one():
             self._begin(step)
             return
-        try:
-            holders = self._count(step, began)
-        finally:
-            self._spent_ns += perf_counter_ns() - began
+        holders = self._count(step, began)
         if len(self._looks) < len(self._steps):
             self._due = max(self._steps[len(self._looks)], step + 1)
             return
-        for form, holder in holders.items():
-            self._sink.write(self._record(form, holder))
+        self._write(holders)
         self._look_at_growth(step)
         if holders and self._steps is not LOOKS[0]:
             self._due = NEVER
         else:
             self._begin(step)
+
+    def _lacks_one(self) -> bool:
+        """Return whether only the last look of a series is missing, and tensors have grown so far."""
+        return len(self._looks) == len(self._steps) - 1 > 0 and bool(grown(self._looks))
+
+    def _write(self, holders: dict[TensorForm, Holder]) -> None:
+        for form, holder in holders.items():
+            self._sink.write(self._record(form, holder))
 
     def _look_at_growth(self, step: int) -> None:
         began, tracker = perf_counter_ns(), self._sink.lifetimes
@@ -132,12 +147,15 @@ class KeptTensorsWatch:
 
     def _count(self, step: int, began: int) -> dict[TensorForm, Holder]:
         """Count the tensors; return the holders with names of those that grew, after the last look of a series."""
-        with searching(), without_modes():
-            groups = live_tensors(self._followed())
-            self._looks.append(Look(step, began, counted(groups), storages(groups)))
-            self._looked = step
-            self._longest_ns = perf_counter_ns() - began
-            return self._holders(groups) if len(self._looks) == len(self._steps) else {}
+        try:
+            with searching(), without_modes():
+                groups = live_tensors(self._followed())
+                self._looks.append(Look(step, began, counted(groups), storages(groups)))
+                self._looked = step
+                self._longest_ns = perf_counter_ns() - began
+                return self._holders(groups) if len(self._looks) == len(self._steps) else {}
+        finally:
+            self._spent_ns += perf_counter_ns() - began
 
     def _followed(self) -> set[int]:
         """Return the `id` of each live storage that a graph has allocated."""
@@ -152,7 +170,8 @@ class KeptTensorsWatch:
         kept = {form: without(groups[form], old) for form in grown(self._looks)[:MOST_FORMS]}
         groups.clear()  # no other tensor is held by this search
         added = {form: self._looks[-1].counts[form].tensors - _first(self._looks, form).tensors for form in kept}
-        found = [(form, growing(kept.pop(form), number, deadline)) for form, number in added.items()]
+        limits = chain([deadline], repeat(deadline - SECONDS / 2))  # the others leave time for the description
+        found = [(form, growing(kept.pop(form), number, next(limits))) for form, number in added.items()]
         named = [(form, described(one, deadline)) for form, one in found]
         return {form: holder for form, holder in named if holder is not None}
 
@@ -173,6 +192,7 @@ class KeptTensorsWatch:
             most_elements=holder.most_elements,
             file=holder.file,
             line=holder.line,
+            cycle_is_collected=holder.cycle_is_collected,
         )
 
 

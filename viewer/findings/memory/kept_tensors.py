@@ -1,18 +1,20 @@
 """More and more tensors that no graph allocated stay alive: inputs of graphs or results of eager operations that a
 cache, a list, a hook or the like keeps. The recorder counts the tensors in Python at the start of steps 6, 12 and
-18; at 100, 200 and 300; and, if none grew there, at 1,000, 2,000 and 3,000. If from one to the next each step added at
-least one tensor and 64 KiB of the same dtype, sizes and device, and their holder has a name, they are reported. The
-recorder counts only if it follows the storages of every call, as it does by default if there is a C++ compiler. It
-leaves out a look after which all of this would have taken more than 2 % of the time; only the search for holders, once
-the last look of a series has found growth, may go beyond that by about a second, and delays later looks then. Tensors
-in reference cycles that wait for a garbage collection count as well; containers with a largest length and caches with a
-limit that have hits do not. The finding is a warning only if the growth has no use: if the holder is a cache of
-`functools` without a limit that was never hit and half of whose entries or more cannot be hit again, because nothing
-else refers to a tensor in their keys; or if autograd computed most of the tensors, so that each keeps its graph alive,
-although backward passes of compiled graphs ran between the looks, and the growth went on beyond step 100, unlike that
-of an episode whose losses are released at its end. Otherwise it is information, since a replay buffer and a data set in
-memory also grow for some time. The line is that of the cached function, or of the only statement in the source that
-adds to the container."""
+18; at 100, 200 and 300; and, if none grew there, at 1,000, 2,000 and 3,000. If only the third count of a series is
+missing when the recording ends, that is when it counts. If from one to the next each step added at least one tensor and
+64 KiB of the same dtype, sizes and device, and their holder has a name, they are reported. The recorder counts only if
+it follows the storages of every call, as it does by default if there is a C++ compiler. It leaves out a look after
+which all of this would have taken more than 2 % of the time; only the last look of a series in which tensors grew, and
+then the search for holders, may go beyond that by about a second, and delay later looks. Tensors in reference cycles
+that wait for a garbage collection count as well; containers with a largest length and caches with a limit that have
+hits do not. The finding is a warning only if the growth has no use: if the holder is a cache of `functools` without a
+limit that was never hit and half of whose entries or more cannot be hit again, because nothing else refers to a tensor
+in their keys; if each tensor is a result of a `torch.autograd.Function` whose `ctx` refers to it, and the program has
+disabled the garbage collector, which alone frees it; or if autograd computed most of the tensors, so that each keeps
+its graph alive, although backward passes of compiled graphs ran between the looks, and the growth went on beyond step
+100, unlike that of an episode whose losses are released at its end. Otherwise it is information, since a replay buffer
+and a data set in memory also grow for some time. The line is that of the cached function, of the only statement in the
+source that adds to the container, or of the one that makes `ctx` refer to the result."""
 
 from __future__ import annotations
 
@@ -71,9 +73,14 @@ def _keeps_graphs(one: KeptTensor) -> bool:
     return one.step[-1] > _EARLY and 2 * one.added_with_graph > one.added and one.has_backward_passes
 
 
+def _has_no_use(one: KeptTensor) -> bool:
+    is_never_collected = one.cycle_is_collected is False
+    return is_never_collected or (_is_lost(one) and one.most_elements is None) or _keeps_graphs(one)
+
+
 def _finding(evidence: Evidence, kept: list[KeptTensor]) -> Timed:
     one = max(kept, key=lambda same: same.added_bytes)
-    is_warned = any((_is_lost(same) and same.most_elements is None) or _keeps_graphs(same) for same in kept)
+    is_warned = any(map(_has_no_use, kept))
     steps = one.calls_step[-1] - one.calls_step[0]
     per_step = sum(same.added_bytes for same in kept) // steps
     return one.time_unix_ns, Finding(
@@ -115,7 +122,7 @@ def _others(kept: list[KeptTensor]) -> str:
 
 def _where(one: KeptTensor) -> str:
     """Return the place of a cached function, or the line that adds to a container."""
-    if one.hits is None and one.file and one.line is not None:
+    if one.hits is None and one.cycle_is_collected is None and one.file and one.line is not None:
         return f", to which {basename(one.file)}:{one.line} adds"
     return place(line_at(one.file, one.line))
 
@@ -135,6 +142,12 @@ def _proof(one: KeptTensor) -> Iterator[str]:
         )
     if one.most_elements is not None:
         yield f"The cache keeps at most {plural(one.most_elements, 'result')}"
-    if 2 * one.added_with_graph > one.added:
+    if one.cycle_is_collected is not None:
+        yield (
+            "Each is a result of a function whose context refers to it, so that only Python's garbage collector frees"
+            f" it{'' if one.cycle_is_collected else ', which the program has disabled'}; ctx.save_for_backward() keeps"
+            " a result without a reference cycle"
+        )
+    elif 2 * one.added_with_graph > one.added:
         number = f"{one.with_graph[-1]:,}"
         yield f"Autograd computed {number} of them, and each keeps its autograd graph alive; detach() releases it"

@@ -17,6 +17,7 @@ _KEPT = f"""
     WITH kept AS (
         SELECT log, time_unix_ns, {", ".join(f"CAST({name} AS BIGINT[]) AS {name}" for name in _LISTS)},
                dtype, sizes, device, holder, hits, lost_keys, most_elements, file, line,
+               cycle_is_collected,
                row_number() OVER (ORDER BY log, time_unix_ns, holder, sizes) AS number
         FROM kept_tensors WHERE {" AND ".join(f"json_array_length({name}) = {_LOOKS}" for name in _LISTS)}
         ORDER BY number LIMIT {_MOST}
@@ -58,6 +59,8 @@ class KeptTensor(NamedTuple):
     most_elements: int | None
     file: str | None
     line: int | None
+    cycle_is_collected: bool | None
+    """None if the holder is no reference cycle of each tensor."""
 
     calls_step: list[int]
     """The step of the last call before each look, as the whole log counts steps."""

@@ -179,6 +179,37 @@ def test_looks_that_would_take_too_long_are_left_out(monkeypatch: pytest.MonkeyP
     assert looked_at(monkeypatch, [*range(4000)]) == []
 
 
+def looks_of(steps: int, monkeypatch: pytest.MonkeyPatch, grows_until: int = 1 << 30) -> list[list[int]]:
+    """Return the looks of a recording that ends after some steps, and after 12 steps may not take any time more."""
+    global kept
+    kept = []
+    watch = KeptTensorsWatch(sink := Sink())
+    for number in range(steps):
+        if number == 13:
+            monkeypatch.setattr(kept_tensors, "MOST_SHARE", 0.0)
+        watch.at_step(number)
+        if number < grows_until:
+            kept.append(torch.rand(SIZE))
+    watch.at_end(steps)
+    return [one.step for one in sink.written if tuple(one.sizes) == SIZE]
+
+
+def test_the_last_look_of_a_series_in_which_tensors_grew(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert looks_of(STEPS, monkeypatch) == [[6, 12, 18]]
+
+
+def test_a_recording_that_ends_before_the_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert looks_of(16, monkeypatch) == [[6, 12, 16]]
+
+
+def test_a_recording_that_ends_just_after_the_last_look_but_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert looks_of(14, monkeypatch) == []
+
+
+def test_what_does_not_grow_any_more_when_a_recording_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert looks_of(16, monkeypatch, grows_until=12) == []
+
+
 def test_no_look_while_nothing_is_recorded_or_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
     sink = Sink()
     sink.is_on = False

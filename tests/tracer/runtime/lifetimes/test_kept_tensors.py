@@ -181,6 +181,56 @@ def test_cycles_that_a_collection_frees_have_no_holder() -> None:
     assert watched(step) == []
 
 
+class Clamp(torch.autograd.Function):
+    """A function whose context refers to its own result."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        result = x.clamp(-1, 1)
+        ctx.clamped = result
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * (ctx.clamped.abs() < 1)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_results_in_a_cycle_with_their_functions(collects: bool) -> None:
+    def step(number: int) -> None:
+        Clamp.apply(weight * 2).sum().backward()  # type: ignore[no-untyped-call]
+
+    weight = torch.rand(SIZE, requires_grad=True)
+    gc.collect()
+    threshold = gc.get_threshold()
+    gc.set_threshold(1 << 30)  # so that no collection runs by chance
+    if not collects:
+        gc.disable()
+    try:
+        (found,) = watched(step)
+        assert gc.isenabled() is collects
+    finally:
+        gc.enable()
+        gc.set_threshold(*threshold)
+    assert found.holder == "a reference cycle through ctx.clamped of Clamp"
+    assert (found.file, found.line) == (__file__, line_of("ctx.clamped = result"))
+    assert found.cycle_is_collected is collects
+    gc.collect()
+
+
+def test_a_list_of_results_whose_functions_save_them_has_no_cycle() -> None:
+    class Saves(Clamp):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            result = x.clamp(-1, 1)
+            ctx.save_for_backward(result)
+            return result
+
+    weight, results = torch.rand(SIZE, requires_grad=True), list[Tensor]()
+    (found,) = watched(lambda n: results.append(Saves.apply(weight)))  # type: ignore[no-untyped-call]
+    assert (found.holder.split(" in ")[0], found.cycle_is_collected) == ("list of 18", None)
+
+
 def test_what_a_tracker_follows_is_left_out() -> None:
     results: list[Tensor] = []
 
@@ -245,6 +295,21 @@ def test_inputs_of_a_graph(tmp_path: Path) -> None:
     assert recorder.path is not None
     (found,) = read(recorder.path).get(KeptTensors.KIND, [])
     assert [then - one for one, then in pairwise(found["tensors"])] == [6, 6]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_recording_that_ends_before_the_last_look(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    global kept
+    kept = []
+    double = torch.compile(lambda x: x * 2)
+    with stepscope.trace(tmp_path) as recorder:
+        for _ in range(16):
+            kept += [torch.rand(SIZE)]
+            double(kept[-1])
+    assert recorder.path is not None
+    (found,) = read(recorder.path).get(KeptTensors.KIND, [])
+    assert found["step"] == [6, 12, 16]
 
 
 @pytest.mark.filterwarnings("ignore")
