@@ -5,7 +5,8 @@
 parameter of its own that DistributedDataParallel is told to ignore. ``buffers`` lets statistics of a batch norm differ,
 and ``two`` trains a second module, of the same class, with another learning rate on the last rank, whose optimizer does
 not make the third step in ``skips``. In ``samples``, the last rank makes one more forward pass between two steps.
-``averaged`` averages the gradients without DistributedDataParallel, and ``forgotten`` all but those of the last layer.
+``averaged`` averages the gradients without DistributedDataParallel, and ``forgotten`` all but those of the last layer;
+``two_averaged`` and ``one_forgotten`` do so for two models, the latter with the gradients of one of them only.
 Each rank has drawn its parameters from a seed of its own in ``other_seeds``, where gradients are averaged, and in
 ``apart``, where they are not.
 """
@@ -21,6 +22,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS, FIRST_WRONG = 5, 2
+TWO_BY_HAND = ("two_averaged", "one_forgotten")
+BY_HAND = ("averaged", "forgotten", "other_seeds", "apart", *TWO_BY_HAND)
 
 
 class Net(nn.Module):
@@ -35,21 +38,22 @@ class Net(nn.Module):
 
 def train_by_hand(what: str) -> None:
     torch.manual_seed(dist.get_rank() if what in ("other_seeds", "apart") else 0)
-    model = Net()
-    compiled, optimizer = torch.compile(model), torch.optim.SGD(model.parameters(), 0.1)
+    models = nn.ModuleList([Net(), Net(4)] if what in TWO_BY_HAND else [Net()])
+    compiled, optimizer = [torch.compile(one) for one in models], torch.optim.SGD(models.parameters(), 0.1)
+    left_out = {"forgotten": "head", "one_forgotten": "1.", "apart": ""}.get(what)
     torch.manual_seed(dist.get_rank())
     for _ in range(STEPS):
         optimizer.zero_grad()
-        compiled(torch.randn(32, 8)).square().mean().backward()
-        for name, one in model.named_parameters():
-            if what != "apart" and not (what == "forgotten" and "head" in name):
+        torch.stack([run(torch.randn(32, 8)).square().mean() for run in compiled]).sum().backward()  # type: ignore[no-untyped-call]
+        for name, one in models.named_parameters():
+            if left_out is None or left_out not in name:
                 dist.all_reduce(one.grad)
         optimizer.step()
 
 
 def main(what: str) -> None:
     dist.init_process_group("gloo")
-    if what in ("averaged", "forgotten", "other_seeds", "apart"):
+    if what in BY_HAND:
         train_by_hand(what)
         dist.barrier()  # no rank ends while another one still talks to it
         dist.destroy_process_group()

@@ -75,7 +75,15 @@ def test_gradients_that_the_program_forgets_to_average(tmp_path: Path) -> None:
     assert (finding["severity"], finding["step"]) == ("warning", 1)
     assert "head." in finding["title"]
     assert finding["evidence"]["parameters_that_stay_equal"] == 4
-    assert finding["proof"][-1].endswith("and those of self.head.bias and self.head.weight are probably not")
+    assert finding["proof"][2].endswith("and those of self.head.bias and self.head.weight are probably not")
+
+
+def test_gradients_of_one_of_two_models_that_the_program_forgets_to_average(tmp_path: Path) -> None:
+    (finding,) = found("one_forgotten", 2, tmp_path)
+    assert (finding["severity"], finding["step"]) == ("warning", 1)
+    assert finding["evidence"]["parameters_that_stay_equal"] == 6
+    assert "6 other parameters of other graphs change in training and stay equal on all ranks" in finding["proof"][2]
+    assert re.fullmatch(r"Parameters change in the step of SGD \(replica_program\.py:\d+\)\.", finding["proof"][-1])
 
 
 def test_averaged_gradients_of_ranks_that_began_with_other_values(tmp_path: Path) -> None:
@@ -86,7 +94,8 @@ def test_averaged_gradients_of_ranks_that_began_with_other_values(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("what", "ranks"), [("healthy", 3), ("sharded", 2), ("averaged", 2), ("apart", 2), ("samples", 2)]
+    ("what", "ranks"),
+    [("healthy", 3), ("sharded", 2), ("averaged", 2), ("two_averaged", 2), ("apart", 2), ("samples", 2)],
 )
 def test_ranks_that_may_differ_or_agree_have_no_finding(what: str, ranks: int, tmp_path: Path) -> None:
     assert found(what, ranks, tmp_path) == []

@@ -5,13 +5,14 @@ differ from those of most ranks, if most ranks agree. Gradients that were not av
 program called the wrapped module itself or left out the average, as are other values at the start, a change that one
 rank made, and an optimizer that stepped on some ranks only, which the finding says. Where the program averages
 gradients without DistributedDataParallel, the finding is a warning: some parameters of a graph were equal on all ranks
-and then differ, while others change and stay equal, and none differed from the start, as the parts of a tensor do; or
-parameters differ from the start, and the mean of each changes by the same amount on all ranks in each step. Buffers,
-such as the statistics of a batch norm, are compared if DistributedDataParallel is told not to broadcast them; they are
-reported for information, because ranks only evaluate differently. Parameters that DistributedDataParallel is told to
-ignore, sharded ones, gradients, and models whose hook averages parameters from time to time are not compared. Where it
-wraps several modules, ranks must have been equal once, and of modules that share a compiled graph the first in each
-step is compared. There is one finding per process group."""
+and then differ, while others of it, or of other graphs, such as those of a second model, change and stay equal, and
+none differed from the start, as the parts of a tensor do; or parameters differ from the start, and the mean of each
+changes by the same amount on all ranks in each step. Buffers, such as the statistics of a batch norm, are compared if
+DistributedDataParallel is told not to broadcast them; they are reported for information, because ranks only evaluate
+differently. Parameters that DistributedDataParallel is told to ignore, sharded ones, gradients, and models whose hook
+averages parameters from time to time are not compared. Where it wraps several modules, ranks must have been equal once,
+and of modules that share a compiled graph the first in each step is compared. There is one finding per process
+group."""
 
 from __future__ import annotations
 
@@ -27,12 +28,14 @@ from stepscope.viewer.ranks.queries.replicas import (
     Replica,
     Stepped,
     Team,
+    Unwrapped,
     differing_replicas,
     steps_before,
     unwrapped_replicas,
 )
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import nth, plural
+from stepscope.viewer.values.queries.learning_rates import first_rates
 from stepscope.viewer.values.queries.nonfinite import launch_place
 from stepscope.viewer.values.queries.values import has_values, values_of
 
@@ -44,15 +47,15 @@ def find(evidence: Evidence) -> list[Timed]:
     trace = evidence.trace
     if not has_values(trace):
         return []
-    by_program = unwrapped_replicas(trace).items()
+    unwrapped = unwrapped_replicas(trace).items()
     return [
         *(_finding(evidence, team, found) for team, found in differing_replicas(trace).items()),
-        *(_finding(evidence, team, found, alike) for team, (found, alike) in by_program),
+        *(_finding(evidence, team, one.parameters, one) for team, one in unwrapped),
     ]
 
 
-def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], alike: int | None = None) -> Timed:
-    """Return the finding; `alike` is the number of parameters that stay equal without DistributedDataParallel."""
+def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], by: Unwrapped | None = None) -> Timed:
+    """Return the finding; `by` tells of the parameters if no DistributedDataParallel keeps them equal."""
     trace, replicas = evidence.trace, found[0]
     rank_of = {one.log: evidence.rank_of(one.log) for one in replicas}
     ((usual, count), *_) = Counter(one.digest for one in replicas).most_common()
@@ -68,9 +71,9 @@ def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], alike: 
     proof = [_content(trace, name, one, rank_of[one.log]) for one in (here, there)]
     return where.time_unix_ns, Finding(
         kind="replica_difference",
-        severity="info" if team.are_buffers else "critical" if alike is None else "warning",
+        severity="info" if team.are_buffers else "critical" if by is None else "warning",
         title=_title(_what(team, f"{name}{place(source)}", len(found) - 1), odd, len(replicas), is_split, here),
-        proof=[*proof, *([unlike] if unlike else _reasons(team, found, alike))],
+        proof=[*proof, *([unlike] if unlike else _reasons(team, found, by)), *_steps_at(trace, here, by)],
         links=[open_launch(here.launch), open_launch(there.launch)],
         rule=rule_of(__doc__),
         evidence={
@@ -81,7 +84,7 @@ def _finding(evidence: Evidence, team: Team, found: list[list[Replica]], alike: 
             "other_parameters": names_text([one[0].parameter for one in found[1:]]),
             "training_step": here.place,
             "launch_in_step": where.ordinal,
-            "parameters_that_stay_equal": alike,
+            "parameters_that_stay_equal": by.alike if by is not None else None,
             "is_of_skipped_step": unlike is not None,
         },
         page=f"/steps/{here.step}?log={here.log}&launch={here.launch}",
@@ -114,16 +117,30 @@ def _unlike_steps(before: list[Stepped], rank_of: Mapping[int, int | None]) -> s
     )
 
 
-def _reasons(team: Team, found: list[list[Replica]], alike: int | None) -> list[str]:
+def _steps_at(trace: Trace, here: Replica, by: Unwrapped | None) -> list[str]:
+    """Return which optimizers step where, before which gradients would have to be averaged."""
+    steps = first_rates(trace, here.log) if by is not None and by.alike else []
+    if not steps:
+        return []
+    named = names_text([one.name + place(one.source) for one in steps])
+    return [f"Parameters change in the step{'s' if len(steps) > 1 else ''} of {named}."]
+
+
+def _reasons(team: Team, found: list[list[Replica]], by: Unwrapped | None) -> list[str]:
     if team.are_buffers:
         return ["DistributedDataParallel is told not to broadcast buffers, so that each rank evaluates with its own."]
-    if alike is None:
+    if by is None:
         return []
-    if alike:
-        others = f"{plural(alike, 'other parameter')} of the graph {'change' if alike > 1 else 'changes'} in training"
+    if by.alike:
+        whose = "the graph" if by.is_of_frame else "other graphs"
+        others = (
+            f"{plural(by.alike, 'other parameter')} of {whose} {'change' if by.alike > 1 else 'changes'} in training"
+        )
         differ = names_text([one[0].parameter for one in found])
         averaged = (
-            "stay equal on all ranks: their gradients are" if alike > 1 else "stays equal on all ranks: its gradient is"
+            "stay equal on all ranks: their gradients are"
+            if by.alike > 1
+            else "stays equal on all ranks: its gradient is"
         )
         return [f"{others} and {averaged} averaged, and those of {differ} are probably not"]
     what = "Each of the parameters that differ changes" if len(found) > 1 else "The parameter changes"

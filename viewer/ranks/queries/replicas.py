@@ -151,13 +151,23 @@ def differing_replicas(trace: Trace) -> dict[Team, list[list[Replica]]]:
     return {team: found[team] for team in chosen.values()}
 
 
-def unwrapped_replicas(trace: Trace) -> dict[Team, tuple[list[list[Replica]], int]]:
-    """Return, where no DistributedDataParallel is known, the parameters of each frame that all ranks should hold alike
-    and do not, and the number of those that change and stay alike.
+class Unwrapped(NamedTuple):
+    """Parameters of a frame that differ although no DistributedDataParallel is known."""
 
-    They were alike until some step, while others stay alike; or they differ from the start and change by equal amounts,
-    as averaged gradients change them; the number is 0 then. Where a parameter differs from the start, only the frames
-    of the second kind are returned, because it may be a part of one tensor."""
+    parameters: list[list[Replica]]
+    alike: int
+    """The number of parameters that change and stay alike; 0 if the ranks began with different values."""
+    is_of_frame: bool
+    """Whether those that stay alike are of the same frame."""
+
+
+def unwrapped_replicas(trace: Trace) -> dict[Team, Unwrapped]:
+    """Return, where no DistributedDataParallel is known, the parameters of each frame that all ranks should hold alike
+    and do not.
+
+    They were alike until some step, while others of the frame, or else of other frames, stay alike; or they differ from
+    the start and change by equal amounts, as averaged gradients change them. Where a parameter differs from the start,
+    only the frames of the second kind are returned, because it may be a part of one tensor."""
     logs = [row.log for row in rank_rows(trace) if row.compared]
     if len(logs) < _LEAST_RANKS or sql.has_rows(trace, "replicated_parameters"):
         return {}
@@ -173,12 +183,26 @@ def unwrapped_replicas(trace: Trace) -> dict[Team, tuple[list[list[Replica]], in
     if not all(parameter[0].was_equal for parameters in found.values() for parameter in parameters):
         moved = _teams_of(trace, _MOVED, names, len(logs))
         return {
-            team: (parameters, 0)
+            team: Unwrapped(parameters, 0, True)
             for team, parameters in found.items()
             if moved[team] and not parameters[0][0].was_equal
         }
     alike = _teams_of(trace, _ALIKE, names, len(logs))
-    return {team: (parameters, alike[team]) for team, parameters in found.items() if alike[team]}
+    others = _others(frames, {team: count for team, count in alike.items() if team not in found})
+    return {
+        team: Unwrapped(parameters, alike[team] or others, alike[team] > 0)
+        for team, parameters in found.items()
+        if alike[team] or others
+    }
+
+
+def _others(frames: Mapping[str, int], alike: Mapping[Team, int]) -> int:
+    """Return the number of parameters of teams; compiles of one frame have the same ones."""
+    of_frame: Counter[str] = Counter()
+    for compile_id, number in frames.items():
+        frame, count = compile_id.partition("/")[0], alike.get(Team((), -1 - number, False), 0)
+        of_frame[frame] = max(of_frame[frame], count)
+    return of_frame.total()
 
 
 def _names(trace: Trace) -> dict[int, dict[str, tuple[str, Team]]]:

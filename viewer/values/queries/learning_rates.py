@@ -20,6 +20,10 @@ _RISE = """
     WHERE log = ? AND time_unix_ns > ? AND time_unix_ns < ? AND rate >= ? * before
     ORDER BY rate / before DESC LIMIT 1
 """
+_OPTIMIZERS = """
+    SELECT name, rate, before, file, line, rounded_eps FROM learning_rates WHERE log = ? AND before IS NULL
+    QUALIFY row_number() OVER (PARTITION BY name, file, line ORDER BY time_unix_ns) = 1 ORDER BY time_unix_ns
+"""
 
 _ROUNDED = """
     SELECT log, time_unix_ns, name, file, line, rounded_eps AS eps FROM learning_rates WHERE rounded_eps IS NOT NULL
@@ -55,6 +59,11 @@ def rates_of_only_optimizer(trace: Trace, log: int, before_ns: int) -> list[Rate
     """Return the rates before a time (Unix, ns), the last one first, if there is one optimizer."""
     found = sql.records(Rate, trace, _RATES, [log, before_ns])
     return found if sum(one.before is None for one in found) == 1 else []
+
+
+def first_rates(trace: Trace, log: int) -> list[Rate]:
+    """Return the rates of the first steps of a log's optimizers, one per class and line."""
+    return sql.records(Rate, trace, _OPTIMIZERS, [log])
 
 
 class RoundedEps(NamedTuple):
