@@ -35,7 +35,7 @@ def dead(tmp_path: Path) -> Iterator[Trace]:
 def test_ranks_that_died_alike_are_one_entry(dead: Trace) -> None:
     text = findings_text(dead)
     assert text.count("The log has no end record") == 1
-    assert "and for parameters that should be equal on all ranks and are not." in " ".join(text.split())
+    assert "and for parameters and buffers that should be equal on all ranks and are not." in " ".join(text.split())
     assert "  It is found in ranks 1 to 11, too." in text.splitlines()
     page = Client(dead).get("/").text
     assert page.count('<p class="finding-title">') == 1

@@ -31,7 +31,7 @@ MOST_REASONS = 3
 _LEVELS_WITH_VALUES = ("values", "save")
 _BREAKS = ("graph_break", "break_in_hot_loop", "synchronizing_call")
 _NEED_VALUES = "NaN, growing magnitudes, reads of unwritten memory and changed saved tensors"
-_OF_RANKS = ", and for parameters that should be equal on all ranks and are not"
+_OF_RANKS = ", and for parameters and buffers that should be equal on all ranks and are not"
 _NO_PRINTED_VALUES = "Values were not recorded; record with --aoti values to look for NaN and growing magnitudes."
 _NOT_JUDGED = "To look for finite but wrong numbers, record with --judge first --check-eager."
 
