@@ -103,7 +103,7 @@ class Outbox:
 
     def end_lifetimes(self, last_step: int) -> None:
         """Write what the steps have left alive when the recording ends."""
-        self._sink.guarded("kept tensors", self.kept_tensors.at_end, last_step + 1)
+        self._sink.guarded("kept tensors", self.kept_tensors.at_end, last_step)
         self.write_all(lambda: self.lifetimes.end(last_step))
 
     def _flush(self, wait: bool) -> None:

@@ -265,7 +265,8 @@ class KeptTensors(Record):
     TABLE: ClassVar[str | None] = "kept_tensors"
 
     step: list[int]
-    """The steps at the start of which they were counted, as the recorder counts steps."""
+    """The steps at the start of which they were counted, as the recorder counts steps; the last one may be the step
+    after which the recording ended, and they were counted."""
     ns: list[int]
     """The times when they were counted."""
     tensors: list[int]

@@ -22,7 +22,7 @@ LOOKS = (6, 12, 18), (100, 200, 300), (1000, 2000, 3000)
 """The steps in which tensors are counted. A later series follows if none grew in one, if it would have cost too much,
 and after the first one in any case: what grew there may have been freed since, as at the end of an episode."""
 LEAST_STEPS = 3
-"""Least number of steps from the last look but one to the end of a recording."""
+"""Least number of steps from the last look but one to the last step of a recording."""
 LEAST_BYTES = 64 << 10
 """Bytes per step by which tensors of one form must grow."""
 MOST_FORMS = 4
@@ -89,7 +89,7 @@ class KeptTensorsWatch:
         return step
 
     def at_end(self, step: int) -> None:
-        """Look once more if the recording ends before the last look of a series in which tensors grew."""
+        """Look once more after the last step if only the last look of a series in which tensors grew is missing."""
         with self._lock:
             if self._lacks_one() and step - self._looks[-1].step >= LEAST_STEPS and self._follows_all():
                 self._write(self._count(step, perf_counter_ns()))
