@@ -105,7 +105,8 @@ def _seen(facts: Overview) -> str:
 
 def _finding(facts: Overview, finding: Finding) -> list[str]:
     sign = SEVERITY_SIGNS[finding.severity]
-    where = f"{_of(facts, finding.log)}: " if len(facts.runs) > 1 and finding.log is not None else ""
+    is_of_all = finding.evidence.get("logs") == len(facts.runs)
+    where = f"{_of(facts, finding.log)}: " if len(facts.runs) > 1 and finding.log is not None and not is_of_all else ""
     lines = wrapped(f"{sign} {where}{finding.title}", following="  ", most=3)
     source = finding.source
     number = rf"\blaunch {finding.launch}\b"

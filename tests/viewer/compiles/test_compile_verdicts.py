@@ -15,6 +15,7 @@ from stepscope.tracer.schema.process_ends import End, Frame, UncaughtException
 from stepscope.viewer.compiles.queries.compiles import compile_detail, list_compiles
 from stepscope.viewer.compiles.queries.events import resumed_name
 from stepscope.viewer.findings import all_findings
+from stepscope.viewer.overview.summary import findings_text
 from stepscope.viewer.store.distributed_ingest.parent_strings import StringsBeside
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
@@ -310,7 +311,9 @@ def test_what_is_the_same_on_each_rank_is_one_finding(opened: Opened) -> None:
         log.artifact("recompile_reasons", orjson.dumps([reason]), **compile_logs.ids(0, 1))
         failed = {"fail_type": "X", "fail_reason": "broken"}
         logs.append(compile_logs.metrics(begun(log, compile_logs.FORWARD, number=1), 0, 1, **failed))
-    titles = {found.title: found.evidence.get("logs") for found in all_findings(opened(*logs))}
+    trace = opened(*logs)
+    assert "\n▲ Compiling forward (model.py:10) failed in 3 logs" in f"\n{findings_text(trace)}"
+    titles = {found.title: found.evidence.get("logs") for found in all_findings(trace)}
     assert titles == {
         "Compiling forward (model.py:10) failed in 3 logs: X: broken": 3,
         "forward (model.py:10) was recompiled in 2 logs: the type of x changed": 2,
