@@ -32,7 +32,7 @@ TITLE_IS_MEASURED = True
 
 _NEARLY_ALL = 0.9
 """Share of the logarithm of the growth."""
-_BOUNDED = re.compile(r"\b(?:tanh|sigmoid|softmax|hardtanh|relu6|sin|cos|\w*norm\d?d?)\(")
+_BOUNDED = re.compile(r"\b(?:tanh|sigmoid|softmax|hardtanh|relu6|sin|cos|normalize|\w*norm\d?d?)\(")
 
 
 def find(evidence: Evidence) -> list[Timed]:

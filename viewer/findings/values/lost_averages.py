@@ -26,12 +26,12 @@ def of_lost_averages(evidence: Evidence, rule: str) -> Iterator[Timed]:
 def _finding(evidence: Evidence, one: RoundedAverage, rule: str) -> Finding:
     names, dtype = [name for name in one.names if name], _DTYPES[one.dtype]
     subject = names_text(names, len(one.names)) if names else "An average in compiled code"
-    does, its = ("do", "their") if len(one.names) > 1 and names else ("does", "its")
+    does, it, its = ("do", "them", "their") if len(one.names) > 1 and names else ("does", "it", "its")
     return Finding(
         kind="lost_update",
         severity="warning",
-        title=f"{subject}{place(one.source)} {does} not follow values that are nearer than about {one.factor:.2g} times"
-        f" {its} magnitude: {dtype} rounds updates with a weight of {number(one.weight)} away",
+        title=f"{subject}{place(one.source)} {does} not move towards values that differ from {it} by less than about"
+        f" {one.factor:.2g} times {its} magnitude: {dtype} rounds updates with a weight of {number(one.weight)} away",
         proof=[
             f"In {dtype}, an element of this moving average stays as it is unless the new value differs from it by"
             f" about {one.factor:.2g} times its magnitude. Values that spread far more than that around their mean"
