@@ -61,14 +61,22 @@ def test_strange_records_of_keys(opened: Open) -> None:
     assert [one.kind for one in all_findings(opened(builder.record(End("exit", 1))))] == []
 
 
-def test_weights_that_are_no_copy_and_not_told_twice(opened: Open) -> None:
+def test_weights_that_are_no_copy(opened: Open) -> None:
     record = UncopiedState("Net", "Adam", 6, 40, "/src/train.py", 9, "/src/train.py", 12)
-    tensors = SharedParameters("Adam", 1, ["net.w"], ["best['w']"], False, True, "/src/a.py", 3, are_tensors=True)
-    log = LogBuilder().record(run()).record(record).record(tensors).record(End("exit", 1))
-    (finding,) = [one for one in all_findings(opened(log)) if one.kind in ("uncopied_state", "shared_parameters")]
+    log = LogBuilder().record(run()).record(record).record(End("exit", 1))
+    (finding,) = [one for one in all_findings(opened(log)) if one.kind == "uncopied_state"]
     assert finding.title == (
         "load_state_dict() (train.py:12) restores nothing: state_dict() (train.py:9) returned the parameters of Net"
         " rather than copies, and Adam has changed them since"
     )
     assert (finding.severity, finding.source and finding.source.line) == ("warning", 12)
     assert finding.proof[0] == "6 parameters that Adam trains would get their own values, 40 steps after state_dict()"
+
+
+def test_weights_that_are_no_copy_beside_a_moving_average_of_another_model(opened: Open) -> None:
+    record = UncopiedState("Net", "SGD", 4, 8, "/src/train.py", 9, "/src/train.py", 12)
+    average = SharedParameters("SGD", 2, ["other.weight", "other.bias"], ["shadow['weight'] of ema",
+                               "shadow['bias'] of ema"], False, True, "/src/train.py", 7, are_tensors=True)  # fmt: skip
+    log = LogBuilder().record(run()).record(record).record(average).record(End("exit", 1))
+    found = {one.kind for one in all_findings(opened(log))}
+    assert found == {"uncopied_state", "shared_parameters"}

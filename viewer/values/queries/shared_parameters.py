@@ -12,8 +12,7 @@ _SHARED = """
            bool_or(is_in_graph) AS is_in_graph, bool_or(is_written) AS is_written, file, line,
            coalesce(are_tensors, false) AS are_tensors
     FROM shared_parameters
-    WHERE NOT (coalesce(are_tensors, false) AND log IN (SELECT log FROM uncopied_states))
-      AND json_array_length(names) BETWEEN 1 AND parameters AND json_array_length(names) = json_array_length(others)
+    WHERE json_array_length(names) BETWEEN 1 AND parameters AND json_array_length(names) = json_array_length(others)
     GROUP BY name, parameters, names, others, file, line, are_tensors ORDER BY log, file, line, names
 """
 
