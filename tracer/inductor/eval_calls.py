@@ -41,11 +41,13 @@ class EvalCalls:
             self._wrapped = None
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        calls = self
+
         @functools.wraps(original, updated=())
-        def eval(module: Any) -> Any:
-            if not torch.compiler.is_compiling() and self._left and self._wrapped is not None:
-                self._note(module)
-            return original(module)
+        def eval(self: Any) -> Any:
+            if not torch.compiler.is_compiling() and calls._left and calls._wrapped is not None:
+                calls._note(self)
+            return original(self)
 
         return eval
 

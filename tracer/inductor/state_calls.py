@@ -56,36 +56,47 @@ class StateCalls:
         setattr(Module, name, wrapper)
 
     def _saving(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        calls = self
+
         @functools.wraps(original, updated=())
-        def state_dict(module: Any, *arguments: Any, **named: Any) -> Any:
+        def state_dict(self: Any, *arguments: Any, **named: Any) -> Any:
             is_inner = arguments or named.get("destination") is not None
-            if is_inner or torch.compiler.is_compiling() or not self._is_told():
-                return original(module, *arguments, **named)
-            with self._running():
-                result = original(module, *arguments, **named)
-            self.watch.saved(result)
+            if is_inner or torch.compiler.is_compiling() or (watch := calls._told()) is None:
+                return original(self, *arguments, **named)
+            with calls._running():
+                result = original(self, *arguments, **named)
+            watch.saved(result)
             return result
 
         return state_dict
 
     def _loading(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        calls = self
+
         @functools.wraps(original, updated=())
-        def load_state_dict(module: Any, state_dict: Any, *arguments: Any, **named: Any) -> Any:
-            if torch.compiler.is_compiling() or not self._is_told():
-                return original(module, state_dict, *arguments, **named)
+        def load_state_dict(self: Any, state_dict: Any, *arguments: Any, **named: Any) -> Any:
+            if torch.compiler.is_compiling() or (watch := calls._told()) is None:
+                return original(self, state_dict, *arguments, **named)
             is_strict, is_assigned = _options(arguments, named)
             if not is_assigned:
-                self.watch.loads(module, state_dict)
-            with self._running():
-                result = original(module, state_dict, *arguments, **named)
-            self.watch.loaded(module, state_dict, result, is_strict=is_strict)
+                watch.loads(self, state_dict)
+            with calls._running():
+                result = original(self, state_dict, *arguments, **named)
+            watch.loaded(self, state_dict, result, is_strict=is_strict)
             return result
 
         return load_state_dict
 
-    def _is_told(self) -> bool:
-        """Return whether the recording goes on and this thread runs none of the methods yet."""
-        return bool(self._wrapped) and threading.get_ident() not in self._inside
+    def _told(self) -> StatesWatch | None:
+        """Return what is told of a call, or None if the recording has ended or this thread runs such a method already.
+        If it cannot be imported, as while the interpreter exits, calls are watched no longer."""
+        if not self._wrapped or threading.get_ident() in self._inside:
+            return None
+        try:
+            return self.watch
+        except Exception:
+            self.detach()
+            return None
 
     @contextmanager
     def _running(self) -> Iterator[None]:

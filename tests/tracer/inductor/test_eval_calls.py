@@ -42,6 +42,12 @@ def test_a_call_has_its_line(calls: Calls) -> None:
     assert calls.failures == []
 
 
+def test_a_call_that_names_the_module(calls: Calls) -> None:
+    model = Linear(2, 2)
+    assert Module.eval(self=model) is model
+    assert len(calls.told) == 1
+
+
 def test_only_calls_that_change_the_mode_count(calls: Calls) -> None:
     model = Linear(2, 2).eval()
     model.eval()

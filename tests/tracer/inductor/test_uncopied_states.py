@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import gc
+import subprocess
+import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.distributed.checkpoint.state_dict import _patch_model_state_dict
 
 from stepscope.tracer.inductor.state_calls import StateCalls
 from stepscope.tracer.schema.states import UncopiedState
@@ -158,3 +161,57 @@ def test_nothing_is_kept_alive_and_other_arguments_pass(training: Training) -> N
     training.step()
     training.model.load_state_dict(given)
     assert training.told == []
+
+
+def test_calls_that_name_the_module(training: Training) -> None:
+    state = nn.Module.state_dict(self=training.model)
+    training.step()
+    nn.Module.load_state_dict(self=training.model, state_dict=state)
+    assert len(training.told) == 1
+
+
+def test_a_model_that_distributed_checkpoints_patch(training: Training) -> None:
+    _patch_model_state_dict(training.model)
+    state = training.model.state_dict()
+    assert [*state] == [*nn.Module.state_dict(training.model)]
+    training.model.load_state_dict(copy.deepcopy(state))
+
+
+CALLS: list[Callable[[nn.Module], object]] = [
+    lambda model: model.state_dict(),
+    lambda model: model.load_state_dict({}, strict=False),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_watch_that_cannot_be_imported(call: Callable[[nn.Module], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "stepscope.tracer.inductor.loaded_states", None)
+    calls = StateCalls()
+    calls.attach()
+    try:
+        call(nn.Linear(2, 2))
+        assert (nn.Module.state_dict, nn.Module.load_state_dict) == ORIGINALS
+    finally:
+        calls.detach()
+
+
+AT_EXIT = """
+import torch
+from stepscope.tracer.inductor.state_calls import watch_and_wait
+
+class Saver:
+    def __init__(self):
+        self.model = torch.nn.Linear(2, 2)
+
+    def __del__(self):
+        print([*self.model.state_dict()])
+
+watch_and_wait()
+saver = Saver()
+"""
+
+
+def test_a_call_while_the_interpreter_exits() -> None:
+    done = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=120, check=True)
+    assert "Exception" not in done.stderr
+    assert done.stdout.strip() == "['weight', 'bias']"
