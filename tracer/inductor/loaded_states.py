@@ -61,9 +61,9 @@ class StatesWatch:
                 self._told += 1
                 self._write(one.record)
 
-    def saved(self, state: Any) -> None:
-        """Note what `state_dict()` has returned. Raises nothing."""
-        self._guarded(lambda: self._saved.add(state))
+    def saved(self, module: Any, state: Any) -> None:
+        """Note what `state_dict()` of a module has returned. Raises nothing."""
+        self._guarded(lambda: self._saved.add(module, state))
 
     def stepped(self, optimizer: Any) -> None:
         """Note that an optimizer has stepped. Raises nothing."""

@@ -60,12 +60,12 @@ class StateCalls:
 
         @functools.wraps(original, updated=())
         def state_dict(self: Any, *arguments: Any, **named: Any) -> Any:
-            is_inner = arguments or named.get("destination") is not None
+            is_inner = arguments or named.get("destination") is not None or named.get("keep_vars")
             if is_inner or torch.compiler.is_compiling() or (watch := calls._told()) is None:
                 return original(self, *arguments, **named)
             with calls._running():
                 result = original(self, *arguments, **named)
-            watch.saved(result)
+            watch.saved(self, result)
             return result
 
         return state_dict

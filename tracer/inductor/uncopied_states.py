@@ -63,10 +63,12 @@ class SavedStates:
     def has_some(self) -> bool:
         return bool(self._saved)
 
-    def add(self, state: Any) -> None:
-        """Note what a call has returned. Parameters may be swapped, which weak references prevent."""
+    def add(self, module: Any, state: Any) -> None:
+        """Note what a call has returned, except parameters and buffers of the module themselves: these may be swapped
+        (`torch.utils.swap_tensors`), which weak references prevent."""
         values = [*state.values()] if isinstance(state, dict) else []
-        tensors = [ref(one) for one in values if type(one) is torch.Tensor][:_MOST_TENSORS]
+        own = {id(one) for one in (*module.parameters(), *module.buffers())}
+        tensors = [ref(one) for one in values if type(one) is torch.Tensor and id(one) not in own][:_MOST_TENSORS]
         self._saved = [one for one in self._saved if one.is_alive()][-_MOST_SAVED + 1 :]
         if tensors:
             self._saved.append(_Saved(tensors, self._steps, calling_place()))

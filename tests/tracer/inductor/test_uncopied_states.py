@@ -177,6 +177,25 @@ def test_a_model_that_distributed_checkpoints_patch(training: Training) -> None:
     training.model.load_state_dict(copy.deepcopy(state))
 
 
+@pytest.fixture
+def swapping() -> Iterator[None]:
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    yield
+    torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+def test_buffers_that_are_swapped(training: Training, swapping: None) -> None:
+    class Own(nn.BatchNorm1d):
+        def _save_to_state_dict(self, destination: State, prefix: str, keep_vars: bool) -> None:
+            super()._save_to_state_dict(destination, prefix, True)
+
+    model, new = nn.Sequential(nn.Linear(3, 3), Own(3)), copy.deepcopy(training.model.state_dict())
+    kept = model.state_dict(), model.state_dict(keep_vars=True), model.state_dict(None, "", True)  # type: ignore[call-overload]
+    model.load_state_dict(new)
+    assert [[*state] for state in kept] == [[*new]] * 3
+    assert torch.equal(model.get_parameter("0.weight"), new["0.weight"])
+
+
 CALLS: list[Callable[[nn.Module], object]] = [
     lambda model: model.state_dict(),
     lambda model: model.load_state_dict({}, strict=False),
