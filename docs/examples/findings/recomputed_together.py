@@ -36,12 +36,12 @@ class Tower(nn.Module):
 
     def forward(self, text: Tensor, image: Tensor) -> Tensor:
         plain = self.run(text)
-        if "--fixed" in sys.argv:
-            torch._dynamo.graph_break()
         both = self.run(text, image)
         return plain.mean(1).square().mean() + both.square().mean()
 
 
-model = torch.compile(Tower())
+model = Tower()
+for part in model.blocks if "--fixed" in sys.argv else [model]:
+    part.compile()
 for _ in range(3):
     model(torch.randn(32, 64, 64), torch.randn(32, 1, 64)).backward()

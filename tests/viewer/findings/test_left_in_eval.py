@@ -83,6 +83,16 @@ def test_the_line_that_called_eval_is_named(opened: Open) -> None:
     )
 
 
+def test_of_several_lines_that_called_eval_none_is_named(opened: Open) -> None:
+    log = trained(OLD, OLD, EVALUATION, *[NEW] * 6)
+    for line in (41, 42):
+        log.record(EvalCall(MONOTONIC_NS + 1_000_000_000 + 2 * STEP_NS - line, "/src/train.py", line))
+    (finding,) = (one for one in all_findings(opened(log)) if one.kind == "left_in_eval")
+    assert finding.source is not None
+    assert finding.source.file == "/src/model.py"
+    assert finding.proof[0].startswith("It was in train mode up to step 1; call train()")
+
+
 @pytest.mark.parametrize(
     "graphs",
     [

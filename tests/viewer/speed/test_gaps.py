@@ -158,9 +158,7 @@ def test_the_calls_of_a_loop_and_their_backward_passes_are_one_finding(opened: O
         "Work outside of compiled code takes 62 % of a step (74.0 ms of 120 ms), between two graphs of the"
         " backward pass at train.py:9 and between one call and the next at train.py:7"
     )
-    assert any(
-        "This happens 18 times in a step. Each time Dynamo also checks the guards" in said for said in finding.proof
-    )
+    assert not any("Dynamo also checks the guards" in said for said in finding.proof)  # autograd calls what follows
     assert (finding.evidence["times"], finding.severity) == (19, "warning")
 
 

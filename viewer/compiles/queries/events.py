@@ -72,9 +72,10 @@ class CompileEvent(NamedTuple):
 
     @property
     def is_refused(self) -> bool:
-        """Whether a compile failed because an operator refused its inputs, as it does in eager mode: Dynamo raises
-        TorchRuntimeError if an operator fails on fake tensors."""
-        return self.kind == "compile_failure" and self.cause.startswith("TorchRuntimeError")
+        """Whether the call raised because an operator refused its inputs. Dynamo raises TorchRuntimeError if one fails
+        on fake tensors, unless it is to run the function uncompiled (`suppress_errors`)."""
+        is_failure = self.kind == "compile_failure" and self.status == "failed"
+        return is_failure and self.cause.startswith("TorchRuntimeError")
 
     @property
     def call(self) -> SourceLine | None:

@@ -17,8 +17,7 @@ _CALLS = """
     GROUP BY ALL ORDER BY c.log, first_ns
 """
 _EVAL = """
-    SELECT file, line FROM eval_calls WHERE log = $log AND start_ns BETWEEN $after_ns AND $before_ns
-    ORDER BY start_ns DESC LIMIT 1
+    SELECT DISTINCT file, line FROM eval_calls WHERE log = $log AND start_ns BETWEEN $after_ns AND $before_ns
 """
 
 
@@ -47,6 +46,6 @@ def calls_of_compiles(trace: Trace) -> list[CompileCalls]:
 
 
 def eval_line(trace: Trace, log: int, after_ns: int, before_ns: int) -> SourceLine | None:
-    """Return the line that last put a module into eval mode between two times, or None if none is known."""
+    """Return the only line that put a module into eval mode between two times, or None if there is no such line."""
     found = sql.rows(trace, _EVAL, {"log": log, "after_ns": after_ns, "before_ns": before_ns})
-    return line_at(*found[0]) if found else None
+    return line_at(*found[0]) if len(found) == 1 else None

@@ -1,12 +1,12 @@
 """A compile ended with an error other than the recompile limit. The finding is critical when this error ended the
 program, or when the log of a process that died ends with it, without an end record and without a later launch or
-compile. It is information only when the program went on, because it caught the error or ran the code without compiling
-it: another compile, a launch or the end of the program follows. It is a warning if three or more compiles of the same
-function failed for the same cause, because each call then compiles in vain, if an operator refused its inputs, because
-the program then caught an exception that eager mode raises, too, and when the outcome is unknown, because a log that
-only PyTorch wrote, or a log of a running process, ends with the error or during a compile. If Inductor failed, the
-finding names the line of the model that it was compiling, where a recorder saw it. The lines of the program that called
-the function are named, too."""
+compile. Otherwise the program went on if another compile, a launch or the end of the program follows. Then the finding
+is a warning if an operator refused its inputs, because the program has caught an exception that eager mode raises, too,
+or if three or more compiles of the same function failed for the same cause, because each call compiles in vain; else it
+is information, because the program caught the error or ran the code without compiling it. It is a warning as well when
+the outcome is unknown, because a log that only PyTorch wrote, or a log of a running process, ends with the error or
+during a compile. If Inductor failed, the finding names the line of the model that it was compiling, where a recorder
+saw it. The lines of the program that called the function are named, too."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def _finding(group: list[CompileEvent], fate: Fate, logs: int, nodes: dict[tuple
     calls = dict.fromkeys(call for event in group if (call := event.call) is not None)
     proof += [f"It was called at {basename(one.file)}:{one.line}: {one.code}" for one in [*calls][:MOST_CALLS]]
     if first.is_refused and fate == "went on":
-        proof.append("An operator refuses these inputs in eager mode, too; the program caught the exception.")
+        proof.append(
+            "The program caught the exception. An operator refused its inputs, as it probably does in eager mode."
+        )
     elif is_in_vain and fate == "went on":
         proof.append("Each of these calls compiled in vain and ran, if at all, without compiled code.")
     title = f"Compiling {first.name} failed{times(len(group))}{in_logs(logs)}: {first.cause}"

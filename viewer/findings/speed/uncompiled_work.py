@@ -79,7 +79,6 @@ def _finding(evidence: Evidence, run: RunSplit, costs: Sequence[GapCost], part_n
     near = cost.after if cost.kind == "outside" else cost.before
     hot = hot_line(evidence.trace, run.log, cost.spans)
     is_most = 2 * cost.part_ns >= part_ns
-    calls = max((one.times for one in costs if not one.is_in_backward), default=0)
     in_python = _run_by_python(evidence, run, cost) if is_most else []
     source = hot.innermost if hot else near.source if near else None
     return Finding(
@@ -89,7 +88,7 @@ def _finding(evidence: Evidence, run: RunSplit, costs: Sequence[GapCost], part_n
         f"{_cause(in_python) or (mostly(hot) if is_most else '')}",
         rule=rule_of(__doc__),
         evidence={**facts_of(run, part_ns), "times": cost.times},
-        proof=[*map(_because, in_python), *_proof(cost, calls, hot, "other threads" if in_python else "a disk")],
+        proof=[*map(_because, in_python), *_proof(cost, hot, "other threads" if in_python else "a disk")],
         page=step_page(evidence, run),
         rank=run.rank,
         log=run.log,
@@ -122,9 +121,9 @@ def _also(other: GapCost, first: GapCost) -> str:
     return f" and at {other.place}" if other.is_in_backward == first.is_in_backward else f" and {other.where}"
 
 
-def _proof(cost: GapCost, calls: int, hot: HotLine | None, awaited: str) -> list[str]:
-    """Return what is known of the time; `calls` is how often a compiled call of the program follows in a step."""
-    told = [*samples_text(hot), *([_MANY.format(calls)] if calls > 1 else [])]
+def _proof(cost: GapCost, hot: HotLine | None, awaited: str) -> list[str]:
+    is_repeated = cost.times > 1 and not cost.is_in_backward
+    told = [*samples_text(hot), *([_MANY.format(cost.times)] if is_repeated else [])]
     if cost.waited_ns > cost.part_ns:
         told.append(
             f"The thread also waits there for {format_ns(cost.waited_ns)} per step, which may be for a core of the"

@@ -2,10 +2,10 @@
 called `train()` after an evaluation had called `eval()`. In eval mode, dropout does nothing, and batch norm uses its
 running statistics and no longer updates them. The finding is derived from the compiles: a frame whose graphs train was
 compiled again because its guard that a module is in train mode failed, and a graph for inference was called between the
-last call of the old code and the first one of the new code, but never before. The line is the last one in between that
-called `eval`, or that of the frame. Steps that end without an optimizer do not count, nor does a module that is put
-back into train mode later. Logs in which the same module of the same frame is left in eval mode share a finding, and
-others have one each. A program may do so on purpose, to freeze batch norm."""
+last call of the old code and the first one of the new code, but never before. The line is the only one in between that
+called `eval` of a module in train mode, else that of the frame. Steps that end without an optimizer do not count, nor
+does a module that is put back into train mode later. Logs in which the same module of the same frame is left in eval
+mode share a finding, and others have one each. A program may do so on purpose, to freeze batch norm."""
 
 from __future__ import annotations
 
