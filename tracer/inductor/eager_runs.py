@@ -53,6 +53,11 @@ def is_recording_a_device_graph() -> bool:
     return _uses_cuda() and torch.cuda.is_current_stream_capturing()
 
 
+def waits_are_reported() -> bool:
+    """Return whether the program has PyTorch warn of operations that wait for a CUDA device, or refuse them."""
+    return _uses_cuda() and torch.cuda.get_sync_debug_mode() != 0
+
+
 def traces_backward() -> bool:
     """Return whether compiled autograd will trace the backward, hooks included."""
     from torch._dynamo import compiled_autograd

@@ -1,7 +1,8 @@
 """Notes when parameters of an optimizer of `torch.optim` become NaN or infinite.
 
 They are looked at before the first step of an optimizer, after its steps 1, 2, 4, 8 and so on, and when the recording
-ends. A look reads one number, for which it waits for the device. What is NaN or infinite at the first look may be
+ends. A look reads one number, for which it waits for the device, unless the program asked PyTorch to report such waits,
+or a CUDA graph is being recorded. What is NaN or infinite at the first look may be
 meant, as a mask is, and counts only as what may have spread.
 """
 
@@ -21,7 +22,7 @@ from torch.nn.utils import get_total_norm
 
 from stepscope.tracer.inductor.changed_hooks import all_modules
 from stepscope.tracer.inductor.compat import undisturbed
-from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph
+from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph, waits_are_reported
 from stepscope.tracer.inductor.shared_parameters import ModuleNames
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.parameters import NonfiniteParameters
@@ -109,7 +110,7 @@ class NonfiniteWatch:
         watched = _Watched(type(optimizer).__name__, calling_place(), recorded=recorded)
         self._watched[optimizer] = watched
         self._began_ns = self._began_ns or perf_counter_ns()
-        if not is_recording_a_device_graph():
+        if _may_wait():
             self._look(optimizer, watched, recorded)
 
     def _stepped(self, optimizer: Any) -> None:
@@ -120,13 +121,13 @@ class NonfiniteWatch:
         is_power_of_two = watched.steps & (watched.steps - 1) == 0
         if is_recording_a_device_graph():
             watched.is_captured = True
-        elif is_power_of_two and self._has_time():
+        elif is_power_of_two and _may_wait() and self._has_time():
             self._look(optimizer, watched, self._recorded_step())
 
     def _last_looks(self) -> None:
         for optimizer, watched in [*self._watched.items()]:
             is_due = watched.is_captured or watched.steps > watched.looked
-            if is_due and not watched.is_told and self._has_time() and _is_idle(optimizer):
+            if is_due and not watched.is_told and _may_wait() and self._has_time() and _is_idle(optimizer):
                 self._look(optimizer, watched, self._recorded_step(), is_last=True)
         self._watched.clear()
 
@@ -179,6 +180,11 @@ class NonfiniteWatch:
             self._is_done = True
             self._watched.clear()
             self._failed("parameters that become NaN or infinite", error)
+
+
+def _may_wait() -> bool:
+    """Return whether waiting for a device breaks no CUDA graph, and the program has not asked to hear of it."""
+    return not (is_recording_a_device_graph() or waits_are_reported())
 
 
 def _readable(optimizer: Any) -> dict[_Place, _Read]:

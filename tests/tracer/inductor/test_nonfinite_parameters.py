@@ -205,6 +205,39 @@ def test_looks_that_take_long_are_left_out(monkeypatch: pytest.MonkeyPatch) -> N
     assert Training().run(4, nan_in(2)) == []
 
 
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Let the program appear to use CUDA, with no graph being recorded and no reports of waits."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_no_look_waits_while_the_program_has_waits_reported(cuda: pytest.MonkeyPatch, mode: int) -> None:
+    cuda.setattr(torch.cuda, "get_sync_debug_mode", lambda: mode)
+    assert len(Training().run(3, nan_in(3))) == (mode == 0)
+
+
+def test_waits_that_are_reported_for_some_steps(cuda: pytest.MonkeyPatch) -> None:
+    one = Training()
+    one.train(1, plain)
+    with cuda.context() as during:
+        during.setattr(torch.cuda, "get_sync_debug_mode", lambda: 2)
+        one.train(2, nan_in(1))
+    (told,) = one.end()
+    assert (told.steps, told.finite_steps, told.is_last) == (3, 1, True)
+
+
+@pytest.mark.parametrize("is_recording", [False, True])
+def test_the_recording_ends_while_a_graph_is_recorded(cuda: pytest.MonkeyPatch, is_recording: bool) -> None:
+    one = Training()
+    one.train(3, nan_in(3))
+    cuda.setattr(torch.cuda, "is_current_stream_capturing", lambda: is_recording)
+    assert len(one.end()) == (not is_recording)
+
+
 def test_tensors_that_cannot_be_read() -> None:
     strange = [nn.Parameter(torch.ones(3, device="meta")), nn.Parameter(torch.ones(0))]
     freed = nn.Parameter(torch.ones(3))
