@@ -140,8 +140,12 @@ class NonfiniteWatch:
         with undisturbed():
             read = _readable(optimizer)
             norm = get_total_norm([one.tensor for one in read.values()]) if read else 0.0
-            self._spent_ns += perf_counter_ns() - began  # without the wait for a device
-            bad = _bad(read) if not math.isfinite(norm) else {}
+            self._spent_ns += perf_counter_ns() - began
+            bad = {}
+            if not math.isfinite(norm):  # the wait for the work of the program is not counted
+                began = perf_counter_ns()
+                bad = _bad(read)
+                self._spent_ns += perf_counter_ns() - began
         if new := watched.new(bad):
             watched.is_told = True
             self._tell(watched, read, bad, new, recorded, is_last=is_last)

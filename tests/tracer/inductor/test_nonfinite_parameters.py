@@ -205,6 +205,20 @@ def test_looks_that_take_long_are_left_out(monkeypatch: pytest.MonkeyPatch) -> N
     assert Training().run(4, nan_in(2)) == []
 
 
+@pytest.mark.parametrize("taken_ns", [0, 2 * nonfinite_parameters.FREE_NS])
+def test_the_reads_of_each_parameter_count_as_time(monkeypatch: pytest.MonkeyPatch, taken_ns: int) -> None:
+    clock, bad = [1], nonfinite_parameters._bad
+
+    def slow(read: Any) -> Any:
+        clock[0] += taken_ns
+        return bad(read)
+
+    monkeypatch.setattr(nonfinite_parameters, "perf_counter_ns", lambda: clock[0])
+    monkeypatch.setattr(nonfinite_parameters, "_bad", slow)
+    mask = nn.Parameter(torch.full((4,), -INFINITY))
+    assert len(Training(nn.Linear(4, 4), mask).run(4, nan_in(2))) == (not taken_ns)
+
+
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Let the program appear to use CUDA, with no graph being recorded and no reports of waits."""
