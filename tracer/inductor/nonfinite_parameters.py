@@ -172,6 +172,7 @@ class NonfiniteWatch:
                 watched.name, watched.steps, watched.looked, is_last, len(read), len(new),
                 any(bad[place] for place in new), names[:shown], names[shown:],
                 watched.recorded, max(watched.recorded, recorded), *watched.at,
+                sum(read[place].tensor.dtype == torch.float16 for place in new),
             )
         )  # fmt: skip
 

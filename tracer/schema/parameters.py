@@ -41,3 +41,5 @@ class NonfiniteParameters(Record):
     file: str | None
     """The place in the program that calls `step`."""
     line: int | None
+    nonfinite_float16: int | None = None
+    """The number of those that became NaN or infinite and are in float16; None in older logs."""

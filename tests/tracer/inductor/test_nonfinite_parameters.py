@@ -111,7 +111,7 @@ def test_dtypes(dtype: torch.dtype) -> None:
     one = Training(nn.Linear(4, 4), nn.Parameter(torch.ones(3, dtype=dtype)))
     parameter = one.optimizer.param_groups[0]["params"][-1]
     (told,) = one.run(2, lambda step, result: result.sum() + (parameter * (NAN if step == 2 else 1.0)).sum().float())
-    assert (told.nonfinite, told.names) == (1, [None])
+    assert (told.nonfinite, told.names, told.nonfinite_float16) == (1, [None], int(dtype == torch.float16))
 
 
 def test_a_norm_that_overflows_is_finite() -> None:

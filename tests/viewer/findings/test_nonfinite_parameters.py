@@ -80,8 +80,28 @@ def test_an_optimizer_is_told_once(opened: Open) -> None:
 
 @pytest.mark.parametrize(("name", "kinds"), [("AdamW", {"rounded_eps"}), ("SGD", {"rounded_eps", BAD.KIND})])
 def test_an_eps_of_zero_is_the_cause(opened: Open, name: str, kinds: set[str]) -> None:
-    findings = found(opened, LearningRate(name, 0.1, None, *AT, 1e-8), BAD)
+    findings = found(opened, LearningRate(name, 0.1, None, *AT, 1e-8), replace(BAD, nonfinite_float16=12))
     assert {one.kind for one in findings} == kinds
     (eps,) = [one for one in findings if one.kind == "rounded_eps"]
     assert (eps.severity == "critical") == (name == "AdamW")
     assert ("net.head.weight and 11 other parameters hold NaN after 8 steps." in eps.proof) == (name == "AdamW")
+
+
+@pytest.mark.parametrize(
+    ("changes", "severity"),
+    [
+        ({"nonfinite_float16": 0}, "critical"),
+        ({"nonfinite_float16": 11}, "critical"),
+        ({"nonfinite_float16": None}, "critical"),
+        ({"nonfinite_float16": 12, "is_nan": False}, "warning"),
+    ],
+)
+def test_an_eps_of_zero_is_not_the_cause(opened: Open, changes: dict[str, Any], severity: str) -> None:
+    findings = found(opened, LearningRate("AdamW", 0.1, None, *AT, 1e-8), replace(BAD, **changes))
+    assert {one.kind: one.severity for one in findings} == {"rounded_eps": "warning", BAD.KIND: severity}
+
+
+def test_an_eps_of_zero_is_the_cause_for_one_of_two_optimizers(opened: Open) -> None:
+    both = replace(BAD, nonfinite_float16=12), replace(BAD, nonfinite_float16=0, steps=16)
+    findings = found(opened, LearningRate("AdamW", 0.1, None, *AT, 1e-8), *both)
+    assert {one.kind for one in findings} == {"rounded_eps", BAD.KIND}

@@ -4,7 +4,8 @@ tells between which two of these looks it happened, and which steps to record wi
 makes NaN. What was NaN or infinite already when it was first looked at may be meant, as a mask is, and makes no finding
 by itself. The finding is critical if one of the parameters holds NaN, and a warning if they hold only infinities. If
 values were recorded, and the finding nonfinite or exploding_values tells of the same log what the optimizer got, or if
-its eps is zero in float16 (rounded_eps), there is no other finding. Looks that would take more than a hundredth of the
+only parameters in float16 became so, some of them NaN, and the eps of the optimizer is zero in this dtype
+(rounded_eps), there is no other finding. Looks that would take more than a hundredth of the
 time are left out, as are programs with more than 16 optimizers, and of tensor subclasses all but the local part of a
 `DTensor`."""
 
@@ -35,8 +36,9 @@ def find(evidence: Evidence) -> list[Timed]:
         return []
     with_values = _told_with_values(evidence)
     by_eps = {(one.log, one.name, one.file, one.line) for one in rounded_eps(evidence.trace)}
-    told = {one.optimizer for one in found if one.log in with_values or (one.log, *one.optimizer) in by_eps}
-    first = {one.optimizer: one for one in reversed(found) if one.optimizer not in told}
+    told = {one.optimizer for one in found if one.log in with_values}
+    others = [one for one in found if not (one.eps_may_be_cause and (one.log, *one.optimizer) in by_eps)]
+    first = {one.optimizer: one for one in reversed(others) if one.optimizer not in told}
     return [_finding(evidence, one) for one in first.values()]
 
 

@@ -3,9 +3,9 @@ of Adam, 1e-8, does. Adam, AdamW, NAdam, RAdam and RMSprop add it to the root of
 keep in the dtype of the parameter, and in which the squares of gradients below about 0.005 are zero after the first
 step of Adam. Where both are zero, the optimizer divides by zero, and the parameter becomes infinite or NaN. Fused
 optimizers compute in float32 and do not count. If values were recorded and a parameter became infinite or NaN after a
-finite gradient, the finding nonfinite says so instead. If parameters of the optimizer were seen to become NaN or
-infinite without values (nonfinite_parameters), this finding tells it and is critical, and otherwise a warning. There is
-one finding per class of optimizers and line of the program."""
+finite gradient, the finding nonfinite says so instead. If parameters of the optimizer were seen to become NaN without
+values (nonfinite_parameters), and all that did are in float16, this finding tells it and is critical, and otherwise a
+warning. There is one finding per class of optimizers and line of the program."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per optimizer and line of each log without a finding nonfinite that names its eps."""
     found = rounded_eps(evidence.trace)
     told = {one.log for _, one in nonfinite.find(evidence) if one.evidence.get("rounded_eps")} if found else set()
-    bad = {(one.log, *one.optimizer): one for one in nonfinite_parameters(evidence.trace)} if found else {}
+    seen = [one for one in nonfinite_parameters(evidence.trace) if one.eps_may_be_cause] if found else []
+    bad = {(one.log, *one.optimizer): one for one in seen}
     return [
         _finding(evidence, one, bad.get((one.log, one.name, one.file, one.line)))
         for one in found

@@ -9,7 +9,7 @@ from stepscope.viewer.store.trace import Trace
 
 _NONFINITE = """
     SELECT log, time_unix_ns, name, steps, finite_steps, is_last, parameters, nonfinite, is_nan, names, nan_before,
-           first_step, last_step, file, line
+           first_step, last_step, file, line, nonfinite_float16
     FROM nonfinite_parameters ORDER BY log, time_unix_ns, name, line
 """
 
@@ -38,11 +38,18 @@ class BadParameters(NamedTuple):
     last_step: int
     file: str | None
     line: int | None
+    nonfinite_float16: int | None
+    """How many of those that became NaN or infinite are in float16; None in older logs."""
 
     @property
     def optimizer(self) -> tuple[str, str | None, int | None]:
         """The class of the optimizer, and the place that calls `step`."""
         return self.name, self.file, self.line
+
+    @property
+    def eps_may_be_cause(self) -> bool:
+        """Whether NaN was seen, and only in float16, in which a small eps is zero; infinities alone may be meant."""
+        return self.is_nan and self.nonfinite_float16 == self.nonfinite
 
 
 def nonfinite_parameters(trace: Trace) -> list[BadParameters]:
