@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-COMPILED, PARALLEL = "_orig_mod.", "module."
-"""What torch.compile adds to keys, anywhere, and what DataParallel and DistributedDataParallel add at the beginning."""
+from stepscope.tracer.schema.constants import COMPILED_PREFIX, PARALLEL_PREFIX
+
 _COMPILED = re.compile(r"(?<![^.])_orig_mod\.")
 _DEEPEST = 8
 """Number of names in the longest prefix."""
@@ -29,7 +29,7 @@ class Explained(NamedTuple):
     @property
     def is_of_torch(self) -> bool:
         """Whether only wrappers of torch have added it."""
-        return not f"{self.given}{self.own}".replace(COMPILED, "").replace(PARALLEL, "")
+        return not f"{self.given}{self.own}".replace(COMPILED_PREFIX, "").replace(PARALLEL_PREFIX, "")
 
 
 def explained_by(missing: Mapping[str, Any], unexpected: Mapping[str, Any]) -> Explained | None:
@@ -74,6 +74,6 @@ def _differing(given: str, own: str, prefix: str, is_of_given: bool) -> tuple[st
         return given.removesuffix(own), ""
     if own.endswith(given):
         return "", own.removesuffix(given)
-    compiled = [COMPILED if COMPILED in key else "" for key in (given, own)]
+    compiled = [COMPILED_PREFIX if COMPILED_PREFIX in key else "" for key in (given, own)]
     more, less = ("", "") if compiled[0] == compiled[1] else compiled
     return (prefix + more, less) if is_of_given else (more, prefix + less)

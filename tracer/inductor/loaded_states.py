@@ -9,9 +9,10 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from stepscope.tracer.inductor.compat import without_modes
-from stepscope.tracer.inductor.key_prefixes import COMPILED, explained_by
+from stepscope.tracer.inductor.key_prefixes import explained_by
 from stepscope.tracer.inductor.uncopied_states import SavedStates
 from stepscope.tracer.runtime.program_frames import calling_place
+from stepscope.tracer.schema.constants import COMPILED_PREFIX
 from stepscope.tracer.schema.states import UncopiedState, UnmatchedKeys
 
 MOST_TOLD = 8
@@ -154,5 +155,5 @@ def _with_shapes(shapes: dict[str, tuple[int, ...] | None]) -> dict[str, tuple[i
 
 
 def _class_name(module: Any) -> str:
-    inner = module._modules.get(COMPILED.rstrip("."))
+    inner = module._modules.get(COMPILED_PREFIX.rstrip("."))
     return type(inner if inner is not None else module).__name__

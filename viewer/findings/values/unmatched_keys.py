@@ -10,6 +10,7 @@ compiled code runs. Calls before the recording do not count; it begins with the 
 
 from __future__ import annotations
 
+from stepscope.tracer.schema.constants import COMPILED_PREFIX, PARALLEL_PREFIX
 from stepscope.viewer.findings.evidence import Evidence, Timed, rule_of
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.graphs.rows import line_at
@@ -19,7 +20,6 @@ from stepscope.viewer.values.queries.unmatched_keys import Unmatched, unmatched_
 
 SUMMARY = "A checkpoint loads nothing, because the keys differ by a prefix"
 TITLE_IS_MEASURED = True
-_COMPILED, _PARALLEL = "_orig_mod.", "module."
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -59,15 +59,19 @@ def _cause(one: Unmatched) -> str:
 
 def _named(prefix: str) -> str:
     makers = [
-        *(["torch.compile"] if _COMPILED in prefix else []),
-        *(["DataParallel or DistributedDataParallel"] if prefix.replace(_COMPILED, "") == _PARALLEL else []),
+        *(["torch.compile"] if COMPILED_PREFIX in prefix else []),
+        *(
+            ["DataParallel or DistributedDataParallel"]
+            if prefix.replace(COMPILED_PREFIX, "") == PARALLEL_PREFIX
+            else []
+        ),
     ]
     return f'"{prefix}"' + (f" of {' and '.join(makers)}" if makers else "")
 
 
 def _advice(one: Unmatched) -> str:
     prefix = one.given_prefix or one.own_prefix
-    if prefix == _COMPILED:
+    if prefix == COMPILED_PREFIX:
         return (
             "Use getattr(model, '_orig_mod', model) to save and to load, or remove \"_orig_mod.\" from the keys of the"
             " checkpoint."
