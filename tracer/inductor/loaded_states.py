@@ -32,7 +32,7 @@ class _Unmatched(NamedTuple):
 
 
 class StatesWatch:
-    """Writes a record of each call that loads nothing because of a prefix, once compiled code is about to run without
+    """Writes a record of each call that misses tensors because of a prefix, once compiled code is about to run without
     another call that has loaded the tensors, and of each one that gets the module's own parameters in place of copies.
     """
 

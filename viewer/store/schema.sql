@@ -265,7 +265,7 @@ CREATE TABLE uncopied_states (       -- calls of load_state_dict that got the mo
     saved_file VARCHAR, saved_line BIGINT,   -- the place that calls state_dict
     file VARCHAR, line BIGINT        -- the place that calls load_state_dict
 );
-CREATE TABLE unmatched_keys (        -- calls of load_state_dict that load nothing because keys differ by a prefix
+CREATE TABLE unmatched_keys (        -- calls of load_state_dict that miss tensors because keys differ by a prefix
     log BIGINT, time_unix_ns BIGINT, module VARCHAR, tensors BIGINT, missing BIGINT, explained BIGINT,
     given_prefix VARCHAR, own_prefix VARCHAR, given_key VARCHAR,
     file VARCHAR, line BIGINT        -- the place that calls load_state_dict

@@ -1,4 +1,4 @@
-"""Calls of `load_state_dict` that load nothing because of a prefix, as the wrapper of the recorder sees them."""
+"""Calls of `load_state_dict` that do not load tensors because of a prefix, as the wrapper of the recorder sees them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,9 @@ Open = Callable[[LogBuilder | bytes], Trace]
         ),
     ],
 )
-def test_a_checkpoint_that_loads_nothing(opened: Open, given: str, own: str, cause: str, advice: str) -> None:
+def test_a_checkpoint_whose_keys_have_another_prefix(
+    opened: Open, given: str, own: str, cause: str, advice: str
+) -> None:
     record = UnmatchedKeys("Net", 1006, 1004, 1000, given, own, f"{given}head.weight", "/src/train.py", 9)
     log = LogBuilder().record(run()).record(record).record(End("exit", 1))
     (finding,) = [one for one in all_findings(opened(log)) if one.kind == "unmatched_keys"]
@@ -50,8 +52,16 @@ def test_a_checkpoint_that_loads_nothing(opened: Open, given: str, own: str, cau
         f"load_state_dict(strict=False) (train.py:9) does not load 1,004 of 1,006 tensors of Net: {cause}"
     )
     assert (finding.severity, finding.source and finding.source.line) == ("warning", 9)
-    assert finding.proof[0] == f"Without that, 1,000 keys would match, such as {given}head.weight"
+    prefix = "prefixes" if given and own else "prefix"
+    assert finding.proof[0] == f"Without the {prefix}, 1,000 keys would match; the first is {given}head.weight."
     assert finding.proof[1].startswith(advice)
+
+
+def test_a_checkpoint_with_one_key(opened: Open) -> None:
+    record = UnmatchedKeys("Net", 1, 1, 1, "net.", "", "net.weight", "/src/train.py", 9)
+    log = LogBuilder().record(run()).record(record).record(End("exit", 1))
+    (finding,) = [one for one in all_findings(opened(log)) if one.kind == "unmatched_keys"]
+    assert finding.proof[0] == "Without the prefix, 1 key would match: net.weight."
 
 
 def test_strange_records_of_keys(opened: Open) -> None:

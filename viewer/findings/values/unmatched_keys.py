@@ -18,7 +18,7 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.unmatched_keys import Unmatched, unmatched_keys
 
-SUMMARY = "A checkpoint loads nothing, because the keys differ by a prefix"
+SUMMARY = "A checkpoint does not load tensors whose keys differ by a prefix"
 TITLE_IS_MEASURED = True
 
 
@@ -35,7 +35,7 @@ def _finding(evidence: Evidence, one: Unmatched) -> Timed:
         title=f"load_state_dict(strict=False){place(source)} does not load {one.missing:,} of"
         f" {plural(one.tensors, 'tensor')} of {one.module}: {_cause(one)}",
         proof=[
-            f"Without that, {plural(one.explained, 'key')} would match, such as {one.given_key}",
+            f"Without the {_prefixes(one)}, {_matching(one)}.",
             _advice(one),
             "With strict=True, load_state_dict() raises an error in place of this.",
         ],
@@ -49,6 +49,16 @@ def _finding(evidence: Evidence, one: Unmatched) -> Timed:
         log=one.log,
         source=source,
     )  # fmt: skip
+
+
+def _matching(one: Unmatched) -> str:
+    if one.explained == 1:
+        return f"1 key would match: {one.given_key}"
+    return f"{one.explained:,} keys would match; the first is {one.given_key}"
+
+
+def _prefixes(one: Unmatched) -> str:
+    return "prefixes" if one.given_prefix and one.own_prefix else "prefix"
 
 
 def _cause(one: Unmatched) -> str:

@@ -1,4 +1,4 @@
-"""Queries the calls of `load_state_dict` that load nothing because of a prefix."""
+"""Queries the calls of `load_state_dict` that do not load tensors because of a prefix."""
 
 from __future__ import annotations
 
