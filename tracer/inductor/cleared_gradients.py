@@ -17,10 +17,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from stepscope.tracer.inductor.compat import without_modes
+from stepscope.tracer.inductor.gradient_places import first_gradient, gradient_state, parameter_at
 from stepscope.tracer.inductor.replicas import inputs_of_class
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import ClearedGradients
@@ -202,35 +202,6 @@ def _is_unused(before: tuple[Any, ...] | None, about: tuple[Any, ...] | None) ->
     if before is None or about is None:
         return False
     return about[0] == before[0] and about[1] not in (None, before[1])
-
-
-def parameter_at(optimizer: Any, place: tuple[int, int] | None) -> Any:
-    """Return the parameter at a position of a parameter group, or None if there is none."""
-    if place is None:
-        return None
-    group, position = place
-    groups = optimizer.param_groups
-    parameters = groups[group]["params"] if group < len(groups) else ()
-    return parameters[position] if position < len(parameters) else None
-
-
-def gradient_state(parameter: Any) -> tuple[int, int] | None:
-    """Return what changes if a backward pass or the program writes to the gradient; None if there is no gradient."""
-    gradient = getattr(parameter, "grad", None)
-    return None if gradient is None else (gradient.data_ptr(), gradient._version)
-
-
-def first_gradient(optimizer: Any) -> tuple[int, int] | None:
-    """Return the parameter group, and the position in it, of the first parameter whose gradient can be looked at."""
-    for group, parameters in enumerate(optimizer.param_groups):
-        for position, one in enumerate(parameters["params"]):
-            if type(one) in (Parameter, torch.Tensor) and type(one.grad) is torch.Tensor and _is_plain(one.grad):
-                return group, position
-    return None
-
-
-def _is_plain(gradient: Any) -> bool:
-    return gradient.layout is torch.strided and not gradient.is_inference()
 
 
 def _needs_other_gradients(tensor: Any) -> bool:

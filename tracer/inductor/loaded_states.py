@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -13,11 +13,13 @@ from stepscope.tracer.inductor.key_prefixes import explained_by
 from stepscope.tracer.inductor.uncopied_states import SavedStates
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.constants import COMPILED_PREFIX
-from stepscope.tracer.schema.states import UncopiedState, UnmatchedKeys
+
+if TYPE_CHECKING:
+    from stepscope.tracer.schema.states import UncopiedState, UnmatchedKeys
 
 MOST_TOLD = 8
 """Number of calls that are told in one log."""
-Write = Callable[[UnmatchedKeys | UncopiedState], None]
+Write = Callable[["UnmatchedKeys | UncopiedState"], None]
 Failed = Callable[[str, BaseException], None]
 _Slot = tuple[int, str]
 """Where a module has a parameter or a buffer: the `id` of the module, and the name in it."""
@@ -92,6 +94,8 @@ class StatesWatch:
             return
         places = changed.place, calling_place()
         if places not in self._places:
+            from stepscope.tracer.schema.states import UncopiedState
+
             self._places.add(places)
             self._told += 1
             found = changed.optimizer, changed.parameters, changed.steps
@@ -122,6 +126,8 @@ class StatesWatch:
             return
         explained = len(found.keys)
         if 2 * explained >= len(own) or (found.is_of_torch and 2 * explained >= len(unexpected)):
+            from stepscope.tracer.schema.states import UnmatchedKeys
+
             record = UnmatchedKeys(
                 _class_name(module), len(own), len(missing), explained, found.given, found.own, found.given_key,
                 *calling_place(),

@@ -14,9 +14,10 @@ from weakref import WeakKeyDictionary
 
 from torch.optim import Optimizer
 
-from stepscope.tracer.inductor.cleared_gradients import MOST_OPTIMIZERS, first_gradient, gradient_state, parameter_at
+from stepscope.tracer.inductor.cleared_gradients import MOST_OPTIMIZERS
 from stepscope.tracer.inductor.compat import without_modes
 from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph
+from stepscope.tracer.inductor.gradient_places import first_gradient, gradient_state, parameter_at
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.steps import MisplacedClipping
 

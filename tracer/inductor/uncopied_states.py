@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary, ref
 import torch
 from torch.nn import Parameter
 
-from stepscope.tracer.inductor.cleared_gradients import first_gradient, parameter_at
+from stepscope.tracer.inductor.gradient_places import first_gradient, parameter_at
 from stepscope.tracer.runtime.program_frames import calling_place
 
 _MOST_SAVED, _MOST_TENSORS = 16, 10_000

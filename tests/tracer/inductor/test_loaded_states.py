@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -228,6 +229,26 @@ def test_code_that_dynamo_traces(watched: Watched) -> None:
         return net(x)
 
     assert load(torch.ones(1, 2)).shape == (1, 2)
+
+
+IMPORTED = """
+import sys
+import torch
+from stepscope.tracer.inductor.state_calls import watch_and_wait
+
+watch_and_wait()
+model = torch.nn.Linear(2, 2)
+model.load_state_dict(model.state_dict())
+print(*(name for name in sys.modules if name.startswith("stepscope.tracer")))
+"""
+
+
+def test_first_calls_import_no_records() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, timeout=120, check=True)
+    imported = {*done.stdout.split()}
+    assert StatesWatch.__module__ in imported
+    records = {one for one in imported if one.startswith("stepscope.tracer.schema.")}
+    assert records == {"stepscope.tracer.schema.byte_sizes", "stepscope.tracer.schema.constants"}
 
 
 def test_what_waits_for_a_recorder() -> None:
