@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.testing import CompileCounter
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
@@ -220,15 +221,30 @@ def test_nothing_is_kept_alive_and_modules_stay_as_they_were(watched: Watched) -
     assert watched.after(lambda: None) == []
 
 
-def test_code_that_dynamo_traces(watched: Watched) -> None:
-    net, given = nn.Linear(2, 2), {"a.weight": torch.ones(2, 2), "a.bias": torch.ones(2)}
+def traced() -> tuple[torch.Tensor, dict[str, torch.Tensor], int, int]:
+    """Return the result and the weights of compiled code that loads weights, its graphs and its operators."""
+    torch.manual_seed(0)
+    net, given = nn.Linear(2, 2), {"weight": torch.ones(2, 2), "a.bias": torch.ones(2)}
+    counter = CompileCounter()
 
-    @torch.compile(backend="eager")
+    @torch.compile(backend=counter)
     def load(x: torch.Tensor) -> Any:
         net.load_state_dict(given, strict=False)
-        return net(x)
+        return net(x) + net.state_dict()["bias"]
 
-    assert load(torch.ones(1, 2)).shape == (1, 2)
+    torch._dynamo.reset()
+    result = load(torch.ones(1, 2))
+    return result.detach(), net.state_dict(), counter.frame_count, counter.op_count
+
+
+def test_code_that_dynamo_traces(watched: Watched) -> None:
+    result, weights, *counts = traced()
+    watched.calls.detach()
+    other_result, other_weights, *other_counts = traced()
+    assert counts == other_counts
+    assert torch.equal(result, other_result)
+    assert torch.equal(weights["weight"], torch.ones(2, 2))
+    assert torch.equal(weights["bias"], other_weights["bias"])
 
 
 IMPORTED = """
