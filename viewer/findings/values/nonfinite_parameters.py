@@ -2,12 +2,12 @@
 after the steps 1, 2, 4, 8 and so on, and when the recording ends, also if it reads no other values; so the finding
 tells between which two of these looks it happened, and which steps to record with values to find the first launch that
 makes NaN. What was NaN or infinite already when it was first looked at may be meant, as a mask is, and makes no finding
-by itself. The finding is critical if one of the parameters holds NaN, and a warning if they hold only infinities. If
-values were recorded, and the finding nonfinite or exploding_values tells of the same log what the optimizer got, or if
-only parameters in float16 became so, some of them NaN, and the eps of the optimizer is zero in this dtype
-(rounded_eps), there is no other finding. Looks that would take more than a hundredth of the
-time are left out, as are programs with more than 16 optimizers, and of tensor subclasses all but the local part of a
-`DTensor`."""
+by itself. The finding is critical if one of the parameters holds NaN, and for information if they hold only infinities,
+which the program may set itself, for example as a mask. If values were recorded, and the finding nonfinite or
+exploding_values tells of the same log what the optimizer got, or if only parameters in float16 became so, some of them
+NaN, and the eps of the optimizer is zero in this dtype (rounded_eps), there is no other finding. Looks that would take
+more than a hundredth of the time are left out, as are programs with more than 16 optimizers, and of tensor subclasses
+all but the local part of a `DTensor`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from stepscope.viewer.values.queries.nonfinite_parameters import BadParameters, 
 SUMMARY = "Parameters became NaN or infinite"
 TITLE_IS_MEASURED = True
 _UNNAMED = "a parameter that no module has"
+_MAKES_NAN = "the first launch that makes NaN"
+_MAKES_INFINITY = "what makes an infinity, a launch, or the program itself, for example as a mask"
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -65,13 +67,13 @@ def _finding(evidence: Evidence, one: BadParameters) -> Timed:
     source, names, before = line_at(one.file, one.line), _names(one.names), _names(one.nan_before)
     return one.time_unix_ns, Finding(
         kind="nonfinite_parameters",
-        severity="critical" if one.is_nan else "warning",
+        severity="critical" if one.is_nan else "info",
         title=_title(one, place(source), before),
         proof=[
             f"{one.name} has {plural(one.parameters, 'parameter')}, of which {one.nonfinite:,}"
             f" {'is' if one.nonfinite == 1 else 'are'} NaN or infinite: {names_text(names, one.nonfinite)}.",
             *([f"{names_text(before)} held NaN already before, which may have spread."] if before else []),
-            f"To find the first launch that makes {'NaN' if one.is_nan else 'an infinity'}, record with --level values"
+            f"To find {_MAKES_NAN if one.is_nan else _MAKES_INFINITY}, record with --level values"
             f" --steps {one.first_step}:{one.last_step + 1}.",
         ],
         rule=rule_of(__doc__),
