@@ -173,6 +173,7 @@ class NonfiniteWatch:
                 any(bad[place] for place in new), names[:shown], names[shown:],
                 watched.recorded, max(watched.recorded, recorded), *watched.at,
                 sum(read[place].tensor.dtype == torch.float16 for place in new),
+                sum(not is_nan for is_nan in watched.at_first.values()),
             )
         )  # fmt: skip
 

@@ -43,3 +43,5 @@ class NonfiniteParameters(Record):
     line: int | None
     nonfinite_float16: int | None = None
     """The number of those that became NaN or infinite and are in float16; None in older logs."""
+    infinite_before: int | None = None
+    """The number of parameters that held infinities, but no NaN, when they were first looked at; None in older logs."""

@@ -226,7 +226,7 @@ CREATE TABLE nonfinite_parameters (  -- optimizers whose parameters became NaN o
     names VARCHAR, nan_before VARCHAR,     -- JSON lists
     first_step BIGINT, last_step BIGINT,
     file VARCHAR, line BIGINT,       -- the place that calls step
-    nonfinite_float16 BIGINT         -- NULL in older logs
+    nonfinite_float16 BIGINT, infinite_before BIGINT  -- NULL in older logs
 );
 CREATE TABLE missing_gradients (     -- optimizers with parameters that had no gradient in the first steps
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, parameters BIGINT, missing BIGINT,

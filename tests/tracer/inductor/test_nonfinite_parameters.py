@@ -145,6 +145,7 @@ def test_a_parameter_that_held_nan_before_spreads_it() -> None:
         last.bias[0] = NAN
     (told,) = Training(model).run(2, lambda _, result: result.square().sum())
     assert (told.steps, told.finite_steps, told.nan_before) == (1, 0, ["Sequential.1.bias"])
+    assert told.infinite_before == 0
     assert "Sequential.1.bias" not in told.names
 
 
@@ -152,7 +153,7 @@ def test_a_mask_of_infinities_that_becomes_nan() -> None:
     mask = nn.Parameter(torch.full((4,), -INFINITY))
     one = Training(nn.Linear(4, 4), mask)
     (told,) = one.run(2, lambda _, result: result.sum() + (mask * NAN).sum())
-    assert (told.nonfinite, told.is_nan, told.nan_before) == (1, True, [])
+    assert (told.nonfinite, told.is_nan, told.nan_before, told.infinite_before) == (1, True, [], 1)
 
 
 def test_buffers_do_not_count() -> None:

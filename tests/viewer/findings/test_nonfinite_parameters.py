@@ -19,7 +19,7 @@ from tests.logs.synthetic import LogBuilder, run
 Open = Callable[[LogBuilder | bytes], Trace]
 AT = "/src/train.py", 30
 HEAD: list[str | None] = ["net.head.weight", "net.head.bias"]
-BAD = NonfiniteParameters("AdamW", 8, 4, False, 16, 12, True, HEAD, [], 3, 7, *AT)
+BAD = NonfiniteParameters("AdamW", 8, 4, False, 16, 12, True, HEAD, [], 3, 7, *AT, infinite_before=0)
 
 
 def found(opened: Open, *records: Any) -> list[Finding]:
@@ -55,6 +55,23 @@ def found(opened: Open, *records: Any) -> list[Finding]:
             "net.head.weight and 11 other parameters hold NaN after 8 steps of AdamW; they were finite after 4 steps",
             "critical",
         ),
+        (
+            {"infinite_before": 1},
+            "net.head.weight and 11 other parameters hold NaN after 8 steps of AdamW (train.py:30); they held no NaN"
+            " after 4 steps",
+            "critical",
+        ),
+        (
+            {"infinite_before": None, "nonfinite": 1, "is_last": True},
+            "net.head.weight holds NaN when the recording ended; it held no NaN after 4 steps of AdamW (train.py:30)",
+            "critical",
+        ),
+        (
+            {"infinite_before": 1, "is_nan": False},
+            "net.head.weight and 11 other parameters hold infinities after 8 steps of AdamW (train.py:30); they were"
+            " finite after 4 steps",
+            "info",
+        ),
     ],
 )
 def test_the_title(opened: Open, changes: dict[str, Any], title: str, severity: str) -> None:
@@ -72,6 +89,11 @@ def test_the_proof(opened: Open) -> None:
     ]
     assert finding.source is not None
     assert finding.source.line == 30
+
+
+def test_infinities_that_were_there_before(opened: Open) -> None:
+    (finding,) = found(opened, replace(BAD, infinite_before=2))
+    assert finding.proof[1] == "Of the parameters, 2 held infinities already before."
 
 
 def test_infinities_may_be_meant(opened: Open) -> None:

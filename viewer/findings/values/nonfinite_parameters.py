@@ -73,6 +73,11 @@ def _finding(evidence: Evidence, one: BadParameters) -> Timed:
             f"{one.name} has {plural(one.parameters, 'parameter')}, of which {one.nonfinite:,}"
             f" {'is' if one.nonfinite == 1 else 'are'} NaN or infinite: {names_text(names, one.nonfinite)}.",
             *([f"{names_text(before)} held NaN already before, which may have spread."] if before else []),
+            *(
+                [f"Of the parameters, {one.infinite_before:,} held infinities already before."]
+                if one.infinite_before
+                else []
+            ),
             f"To find {_MAKES_NAN if one.is_nan else _MAKES_INFINITY}, record with --level values"
             f" --steps {one.first_step}:{one.last_step + 1}.",
         ],
@@ -91,11 +96,14 @@ def _finding(evidence: Evidence, one: BadParameters) -> Timed:
 
 
 def _title(one: BadParameters, at: str, before: Sequence[str]) -> str:
-    it = "it was" if one.nonfinite == 1 else "they were" if before else "all were"
+    before_them = before or one.infinite_before != 0
+    subject = "it was" if one.nonfinite == 1 else "they were" if before_them else "all were"
+    held_no_nan = f"{'it' if one.nonfinite == 1 else 'they'} held no NaN"
+    earlier = held_no_nan if one.is_nan and one.infinite_before != 0 else f"{subject} finite"
     optimizer = f" of {one.name}{at}"
     if one.is_last:
-        return f"{what_holds(one)} when the recording ended; {it} finite {after(one.finite_steps)}{optimizer}"
-    return f"{what_holds(one)} {after(one.steps)}{optimizer}; {it} finite {after(one.finite_steps)}"
+        return f"{what_holds(one)} when the recording ended; {earlier} {after(one.finite_steps)}{optimizer}"
+    return f"{what_holds(one)} {after(one.steps)}{optimizer}; {earlier} {after(one.finite_steps)}"
 
 
 def after(steps: int) -> str:

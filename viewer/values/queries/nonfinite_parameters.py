@@ -9,7 +9,7 @@ from stepscope.viewer.store.trace import Trace
 
 _NONFINITE = """
     SELECT log, time_unix_ns, name, steps, finite_steps, is_last, parameters, nonfinite, is_nan, names, nan_before,
-           first_step, last_step, file, line, nonfinite_float16
+           first_step, last_step, file, line, nonfinite_float16, infinite_before
     FROM nonfinite_parameters ORDER BY log, time_unix_ns, name, line
 """
 
@@ -40,6 +40,8 @@ class BadParameters(NamedTuple):
     line: int | None
     nonfinite_float16: int | None
     """How many of those that became NaN or infinite are in float16; None in older logs."""
+    infinite_before: int | None
+    """How many parameters held infinities, but no NaN, when they were first looked at; None in older logs."""
 
     @property
     def optimizer(self) -> tuple[str, str | None, int | None]:
