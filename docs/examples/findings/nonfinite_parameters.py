@@ -1,8 +1,8 @@
 """The square root has no finite gradient at zero, so that the first zero among the distances makes all parameters NaN.
 
 $ stepscope run nonfinite_parameters.py
-critical: net.0.weight and 3 other parameters hold NaN after 8 steps of AdamW (nonfinite_parameters.py:27); all were
-finite after 4 steps
+critical: net.0.weight and 3 other parameters hold NaN after 8 recorded steps of AdamW (nonfinite_parameters.py:27); all
+were finite after 4 recorded steps
 """
 
 import sys

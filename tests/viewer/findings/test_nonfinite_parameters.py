@@ -34,42 +34,49 @@ def found(opened: Open, *records: Any) -> list[Finding]:
     [
         (
             {},
-            "net.head.weight and 11 other parameters hold NaN after 8 steps of AdamW (train.py:30); all were finite"
-            " after 4 steps",
+            "net.head.weight and 11 other parameters hold NaN after 8 recorded steps of AdamW (train.py:30);"
+            " all were finite"
+            " after 4 recorded steps",
             "critical",
         ),
         (
             {"steps": 1, "finite_steps": 0, "nonfinite": 2, "is_nan": False},
-            "net.head.weight and 1 other parameter hold infinities after the first step of AdamW (train.py:30); all"
-            " were finite before the first step",
+            "net.head.weight and 1 other parameter hold infinities after the first recorded step of AdamW"
+            " (train.py:30); all"
+            " were finite before the first recorded step",
             "info",
         ),
         (
             {"is_last": True, "nonfinite": 1, "names": [None]},
-            "A parameter that no module has holds NaN when the recording ended; it was finite after 4 steps of AdamW"
+            "A parameter that no module has holds NaN when the recording ended; it was finite after 4 recorded"
+            " steps of AdamW"
             " (train.py:30)",
             "critical",
         ),
         (
             {"nan_before": ["net.tail.weight"], "file": None, "line": None},
-            "net.head.weight and 11 other parameters hold NaN after 8 steps of AdamW; they were finite after 4 steps",
+            "net.head.weight and 11 other parameters hold NaN after 8 recorded steps of AdamW; they were finite"
+            " after 4 recorded steps",
             "critical",
         ),
         (
             {"infinite_before": 1},
-            "net.head.weight and 11 other parameters hold NaN after 8 steps of AdamW (train.py:30); they held no NaN"
-            " after 4 steps",
+            "net.head.weight and 11 other parameters hold NaN after 8 recorded steps of AdamW (train.py:30);"
+            " they held no NaN"
+            " after 4 recorded steps",
             "critical",
         ),
         (
             {"infinite_before": None, "nonfinite": 1, "is_last": True},
-            "net.head.weight holds NaN when the recording ended; it held no NaN after 4 steps of AdamW (train.py:30)",
+            "net.head.weight holds NaN when the recording ended; it held no NaN after 4 recorded steps of AdamW"
+            " (train.py:30)",
             "critical",
         ),
         (
             {"infinite_before": 1, "is_nan": False},
-            "net.head.weight and 11 other parameters hold infinities after 8 steps of AdamW (train.py:30); they were"
-            " finite after 4 steps",
+            "net.head.weight and 11 other parameters hold infinities after 8 recorded steps of AdamW"
+            " (train.py:30); they were"
+            " finite after 4 recorded steps",
             "info",
         ),
     ],
@@ -114,7 +121,9 @@ def test_an_eps_of_zero_is_the_cause(opened: Open, name: str, kinds: set[str]) -
     assert {one.kind for one in findings} == kinds
     (eps,) = [one for one in findings if one.kind == "rounded_eps"]
     assert (eps.severity == "critical") == (name == "AdamW")
-    assert ("net.head.weight and 11 other parameters hold NaN after 8 steps." in eps.proof) == (name == "AdamW")
+    assert ("net.head.weight and 11 other parameters hold NaN after 8 recorded steps." in eps.proof) == (
+        name == "AdamW"
+    )
 
 
 @pytest.mark.parametrize(

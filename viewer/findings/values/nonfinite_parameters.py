@@ -96,10 +96,10 @@ def _finding(evidence: Evidence, one: BadParameters) -> Timed:
 
 
 def _title(one: BadParameters, at: str, before: Sequence[str]) -> str:
-    before_them = before or one.infinite_before != 0
-    subject = "it was" if one.nonfinite == 1 else "they were" if before_them else "all were"
-    held_no_nan = f"{'it' if one.nonfinite == 1 else 'they'} held no NaN"
-    earlier = held_no_nan if one.is_nan and one.infinite_before != 0 else f"{subject} finite"
+    may_be_infinite = one.infinite_before != 0
+    subject = "it" if one.nonfinite == 1 else "they" if before or may_be_infinite else "all"
+    were = "held no NaN" if one.is_nan and may_be_infinite else f"{'was' if one.nonfinite == 1 else 'were'} finite"
+    earlier = f"{subject} {were}"
     optimizer = f" of {one.name}{at}"
     if one.is_last:
         return f"{what_holds(one)} when the recording ended; {earlier} {after(one.finite_steps)}{optimizer}"
@@ -107,10 +107,10 @@ def _title(one: BadParameters, at: str, before: Sequence[str]) -> str:
 
 
 def after(steps: int) -> str:
-    """Return when so many steps were done."""
+    """Return when so many steps were done; a recording may begin after others."""
     if steps < 2:
-        return f"{'after' if steps else 'before'} the first step"
-    return f"after {steps:,} steps"
+        return f"{'after' if steps else 'before'} the first recorded step"
+    return f"after {steps:,} recorded steps"
 
 
 def _names(texts: str) -> list[str]:
