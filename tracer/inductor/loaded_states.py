@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from cmath import isclose
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
 
 import torch
-from torch.nn.parameter import is_lazy
+from torch.nn.parameter import Parameter, is_lazy
 
 from stepscope.tracer.inductor.compat import without_modes
+from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph
 from stepscope.tracer.inductor.key_prefixes import explained_by
 from stepscope.tracer.inductor.uncopied_states import SavedStates
 from stepscope.tracer.runtime.program_frames import calling_place
@@ -21,22 +25,63 @@ MOST_TOLD = 8
 """Number of calls that are told in one log."""
 Write = Callable[["UnmatchedKeys | UncopiedState"], None]
 Failed = Callable[[str, BaseException], None]
-_Slot = tuple[int, str]
-"""Where a module has a parameter or a buffer: the `id` of the module, and the name in it."""
+_MOST_VALUES, _TOLERANCE = 8, 0.01
+"""Values that are compared, and how much a conversion to another dtype may change them."""
+
+
+class _Slot(NamedTuple):
+    """Where a module has a parameter or a buffer. Keeps none of them alive."""
+
+    module: ref[Any]
+    name: str
+
+    def place(self) -> tuple[int, str] | None:
+        """Return the `id` of the module with the name, or None if the module is no longer alive."""
+        module = self.module()
+        return (id(module), self.name) if module is not None else None
+
+    def values(self) -> list[Any] | None:
+        """Return the first values of a parameter; None of one without values of its own."""
+        module = self.module()
+        one = dict([*module._parameters.items()]).get(self.name) if module is not None else None
+        if type(one) is not Parameter or one.is_meta or one.layout is not torch.strided or one.numel() == 0:
+            return None
+        if is_recording_a_device_graph():
+            return None
+        row = one.detach()
+        while row.dim() > 1:
+            row = row[0]
+        values: list[Any] = row.reshape(-1)[:_MOST_VALUES].tolist()
+        return values
 
 
 class _Unmatched(NamedTuple):
     """A call that left tensors as they were. Keeps none of them alive."""
 
     record: UnmatchedKeys
-    slots: set[_Slot]
+    slots: list[_Slot]
     """The tensors that no other call has loaded since."""
+    largest: _Slot
+    """The one of them with most elements."""
+    values: list[Any] | None
+
+    def lacks_most(self) -> bool:
+        """Return whether most of the tensors are still in use and not loaded."""
+        return 2 * sum(slot.place() is not None for slot in self.slots) > self.record.explained
+
+    def is_written(self) -> bool:
+        """Return whether the program itself has written to the tensors since. The counter of their writes does not
+        tell: DistributedDataParallel writes the same values to them."""
+        now = self.largest.values()
+        if now is None:
+            return False
+        return self.values is None or not all(map(_is_close, now, self.values))
 
 
 class StatesWatch:
     """Writes a record of each call that misses tensors because of a prefix, once compiled code is about to run without
-    another call that has loaded the tensors, and of each one that gets the module's own parameters in place of copies.
-    """
+    another call or a loop of the program that has loaded the tensors, and of each call that gets the module's own
+    parameters in place of copies."""
 
     def __init__(self) -> None:
         self._write: Write | None = None
@@ -59,10 +104,7 @@ class StatesWatch:
     def tell(self) -> None:
         """Write the records that wait, since compiled code is about to run. Raises nothing."""
         if self._unmatched and self._write is not None:
-            waiting, self._unmatched = self._unmatched, []
-            for one in waiting[: MOST_TOLD - self._told]:
-                self._told += 1
-                self._write(one.record)
+            self._guarded(self._tell)
 
     def saved(self, module: Any, state: Any) -> None:
         """Note what `state_dict()` of a module has returned. Raises nothing."""
@@ -81,6 +123,14 @@ class StatesWatch:
     def loaded(self, module: Any, given: Any, result: Any, *, is_strict: bool) -> None:
         """Note that `load_state_dict()` has returned. Raises nothing."""
         self._guarded(lambda: self._loaded(module, given, result, is_strict))
+
+    def _tell(self) -> None:
+        waiting, self._unmatched = self._unmatched, []
+        left = [one for one in waiting if one.lacks_most() and not one.is_written()]
+        for one in left[: MOST_TOLD - self._told]:
+            self._told += 1
+            if self._write is not None:
+                self._write(one.record)
 
     def _loaded(self, module: Any, given: Any, result: Any, is_strict: bool) -> None:
         if self._unmatched:
@@ -112,12 +162,16 @@ class StatesWatch:
 
     def _forget_loaded(self, module: Any, result: Any) -> None:
         missing = {*result.missing_keys}
-        loaded = {slot for key, slot, _ in _tensors(module) if key not in missing}
+        loaded = {slot.place() for key, slot, _ in _tensors(module) if key not in missing}
         for one in self._unmatched:
-            one.slots.difference_update(loaded)
-        self._unmatched = [one for one in self._unmatched if 2 * len(one.slots) > one.record.explained]
+            one.slots[:] = [slot for slot in one.slots if slot.place() not in loaded]
+        self._forget_unused()
+
+    def _forget_unused(self) -> None:
+        self._unmatched = [one for one in self._unmatched if one.lacks_most()]
 
     def _note_unmatched(self, module: Any, given: Any, result: Any) -> None:
+        self._forget_unused()
         own = {key: (slot, _shape(one)) for key, slot, one in _tensors(module)}
         missing = {key: own[key][1] for key in result.missing_keys if key in own}
         unexpected = {key: _shape(given[key]) for key in result.unexpected_keys if key in given}
@@ -132,7 +186,9 @@ class StatesWatch:
                 _class_name(module), len(own), len(missing), explained, found.given, found.own, found.given_key,
                 *calling_place(),
             )  # fmt: skip
-            self._unmatched.append(_Unmatched(record, {own[key][0] for key in found.keys}))
+            largest = own[max(found.keys, key=lambda key: _size(*own[key]))][0]
+            slots = [*{own[key][0].place(): own[key][0] for key in found.keys}.values()]
+            self._unmatched.append(_Unmatched(record, slots, largest, largest.values()))
 
     def _stop(self, error: Exception) -> None:
         self._is_done = True
@@ -147,13 +203,23 @@ def _tensors(module: Any) -> Iterator[tuple[str, _Slot, Any]]:
     for prefix, part in module.named_modules(remove_duplicate=False):
         for name, one in [*part._parameters.items(), *part._buffers.items()]:
             if one is not None and name not in part._non_persistent_buffers_set:
-                yield (f"{prefix}.{name}" if prefix else name), (id(part), name), one
+                yield (f"{prefix}.{name}" if prefix else name), _Slot(ref(part), name), one
 
 
 def _shape(tensor: Any) -> tuple[int, ...] | None:
     """Return the shape of a tensor; None of other objects and of parameters without one, as those of lazy modules."""
     has_shape = issubclass(type(tensor), torch.Tensor) and not is_lazy(tensor)
     return tuple(tensor.shape) if has_shape else None
+
+
+def _size(slot: _Slot, shape: tuple[int, ...] | None) -> tuple[bool, int]:
+    """Return a number that is larger for parameters, which programs may have given random values, than for buffers."""
+    module = slot.module()
+    return module is not None and slot.name in module._parameters, math.prod(shape or ())
+
+
+def _is_close(value: Any, other: Any) -> bool:
+    return isclose(value, other, rel_tol=_TOLERANCE)
 
 
 def _with_shapes(shapes: dict[str, tuple[int, ...] | None]) -> dict[str, tuple[int, ...]]:

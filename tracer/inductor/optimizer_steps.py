@@ -137,7 +137,7 @@ class OptimizerSteps:
         self._handles.clear()
         for calls in (self._clearing, self._clips, self._evals, self._state_calls):
             calls.detach()
-        for watch in (self._gradients, self._cleared, self._missing, self._states, self._nonfinite):
+        for watch in (self._gradients, self._cleared, self._missing, self._nonfinite):
             watch.tell()
 
     def _clears(self, owner: Any) -> None:

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from stepscope.tracer.inductor.loaded_states import StatesWatch
+from stepscope.tracer.inductor.optimizer_steps import OptimizerSteps
 from stepscope.tracer.inductor.state_calls import StateCalls, stop_waiting, waiting_calls, watch_and_wait
 from stepscope.tracer.schema.states import UnmatchedKeys
 
@@ -135,8 +136,9 @@ def test_a_strict_call_and_one_that_fails(watched: Watched) -> None:
     with pytest.raises(TypeError, match="dict-like"):
         Net().load_state_dict(3, False)  # type: ignore[arg-type]
     assert watched.after(lambda: None) == []
-    assert len(watched.after(lambda: Net().load_state_dict(given, False))) == 1
-    assert len(watched.after(lambda: Net().load_state_dict(state_dict=given, strict=False))) == 1
+    net = Net()
+    assert len(watched.after(lambda: net.load_state_dict(given, False))) == 1
+    assert len(watched.after(lambda: net.load_state_dict(state_dict=given, strict=False))) == 1
 
 
 @pytest.mark.parametrize("assign", [False, True])
@@ -151,6 +153,69 @@ def test_tensors_that_another_call_loads_before_compiled_code_runs(watched: Watc
 
     assert watched.after(lambda: load(True)) == []
     assert len(watched.after(lambda: load(False))) == 1
+
+
+def test_a_module_that_only_tries_keys_and_is_gone(watched: Watched) -> None:
+    net, other, given = Net(), Net(), nn.DataParallel(Net()).state_dict()
+
+    def load() -> None:
+        if Net().load_state_dict(given, strict=False).missing_keys:
+            net.load_state_dict({key.removeprefix("module."): one for key, one in given.items()})
+
+    assert watched.after(load) == []
+    assert watched.after(lambda: [Net().load_state_dict(given, strict=False) for _ in range(20)]) == []
+    assert len(watched.after(loaded(other, given))) == 1
+    assert len(watched.after(lambda: Holder(other=net).load_state_dict(Net().state_dict(), strict=False))) == 1
+
+
+COPIES: dict[str, Callable[[dict[str, Any], nn.Module, str, torch.Tensor], object]] = {
+    "own state": lambda own, net, key, value: own[key].copy_(value),
+    "data": lambda own, net, key, value: net.get_parameter(key).data.copy_(value),
+    "new data": lambda own, net, key, value: setattr(net.get_parameter(key), "data", value),
+    "new parameter": lambda own, net, key, value: setattr(
+        net.get_submodule(key.rpartition(".")[0]), key.rpartition(".")[2], nn.Parameter(value)
+    ),
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_a_loop_that_copies_the_rest(watched: Watched, how: str) -> None:
+    net, parameters = Net(), {f"module.{key}": one.detach() for key, one in Net().named_parameters()}
+
+    def load() -> None:
+        own, given = net.state_dict(), nn.DataParallel(Net()).state_dict()
+        net.load_state_dict(given, strict=False)
+        with torch.no_grad():
+            for key, value in parameters.items():
+                COPIES[how](own, net, key.removeprefix("module."), value)
+
+    assert watched.after(load) == []
+
+
+def test_writes_that_load_nothing(watched: Watched) -> None:
+    net, given = Net(), nn.DataParallel(Net()).state_dict()
+
+    def load() -> None:
+        net.load_state_dict(given, strict=False)
+        with torch.no_grad():
+            for one in net.parameters():  # as DistributedDataParallel does
+                one.copy_(one.clone())
+        net.bfloat16()
+
+    assert len(watched.after(load)) == 1
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_program_whose_compiled_code_does_not_run(runs: bool) -> None:
+    told: list[Any] = []
+    steps = OptimizerSteps(told.append, lambda _: None, lambda where, error: pytest.fail(f"{where}: {error}"), int)
+    net = Net()
+    steps.attach()
+    net.load_state_dict(nn.DataParallel(Net()).state_dict(), strict=False)
+    if runs:
+        steps.look(None, None)
+    steps.detach()
+    assert [type(one) for one in told] == [UnmatchedKeys] * runs
 
 
 def test_a_hook_that_changes_keys(watched: Watched) -> None:
@@ -177,7 +242,7 @@ def test_calls_within_a_call_and_of_another_class(watched: Watched) -> None:
         def _load_from_state_dict(self, given: Any, *arguments: Any) -> None:
             self.net.load_state_dict(nn.DataParallel(Net()).state_dict(), strict=False)
 
-    (found,) = watched.after(lambda: Loader().load_state_dict(nn.DataParallel(Net()).state_dict()))
+    (found,) = watched.after(loaded(Loader(), nn.DataParallel(Net()).state_dict()))
     assert found.module == "Loader"
     assert watched.after(lambda: Nested().load_state_dict({}, strict=False)) == []
     assert len(watched.after(loaded(Net(), nn.DataParallel(Net()).state_dict()))) == 1
@@ -270,8 +335,9 @@ def test_first_calls_import_no_records() -> None:
 def test_what_waits_for_a_recorder() -> None:
     watch_and_wait()
     watch_and_wait()
+    net = Net()
     try:
-        Net().load_state_dict(nn.DataParallel(Net()).state_dict(), strict=False)
+        net.load_state_dict(nn.DataParallel(Net()).state_dict(), strict=False)
         calls = waiting_calls()
         assert calls is not None
         assert waiting_calls() is None
