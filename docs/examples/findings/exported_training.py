@@ -1,8 +1,8 @@
 """The model is exported in training mode, so that the package drops values at random in each request.
 
 $ stepscope run exported_training.py
-warning: A package (exported_training.py:33) drops values at random (dropout, exported_training.py:23) in each call, as
-in training
+warning: The package that is compiled at exported_training.py:33 drops values at random (dropout,
+exported_training.py:23), as in training
 """
 
 import sys

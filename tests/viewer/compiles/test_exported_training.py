@@ -118,7 +118,9 @@ def test_a_package_names_the_line_of_the_model(opened: Open) -> None:
     package(log, text_of(IN_MODULE, ACTIVE), {"cpp_fused_0:1": [stack_of(9)]})
     (finding,) = told(opened(log))
     assert finding.severity == "warning"
-    assert finding.title.startswith("A package (build.py:7) drops values at random (dropout, model.py:9)")
+    assert finding.title.startswith(
+        "The package that is compiled at build.py:7 drops values at random (dropout, model.py:9)"
+    )
     assert (finding.source.file, finding.source.line) == ("/src/model.py", 9)
     assert finding.page == "/compile/-?log=0"
     assert len(finding.proof) == 1
@@ -138,6 +140,19 @@ def test_the_advice_follows_from_the_line(opened: Open, code: str, advice: str) 
     (finding,) = told(opened(package(begun(), text_of(line, ACTIVE), {})))
     assert advice in finding.proof[0]
     assert finding.source.line == 9
+
+
+@pytest.mark.parametrize(
+    "in_eval",
+    [
+        IDLE.replace("dropout:", "other:"),
+        'norm: "f32[4, 8]" = torch.ops.aten.batch_norm.default(x, w, b, mean, var, False, 0.1, 1e-05, True);  x = None',
+    ],
+)
+def test_one_module_in_training_mode_may_be_meant(opened: Open, in_eval: str) -> None:
+    (finding,) = told(opened(package(begun(), text_of(IN_MODULE, f"{ACTIVE}\n        {in_eval}"), {})))
+    assert finding.severity == "info"
+    assert "as for Monte Carlo dropout" in finding.proof[0]
 
 
 def test_a_package_of_a_strict_export_has_its_own_compile(opened: Open) -> None:

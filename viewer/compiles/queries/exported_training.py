@@ -49,6 +49,11 @@ _OPERATORS = tuple(
 )
 """Calls that draw random numbers or use the statistics of a batch, because the model trains. Batch norm without running
 statistics uses those of the batch in evaluations, too."""
+_IN_EVAL = re.compile(
+    rf"torch\.ops\.aten\.(?:\w*dropout_?\.default\(\w+, {_RATE}, False\)"
+    r"|\w*batch_norm\w*\.default\((?:\w+, ){3}(?!None)\w+, \w+, False,)"
+)
+"""Calls of such operators in eval mode."""
 _FUNCTION = re.compile(r"\b(?:F|functional|torch)\.\w*(?:dropout|batch_norm)\w*\(")
 _BY_DEFAULT = re.compile(r"\b(?:F|functional)\.(\w*dropout\w*)\((?![^#]*train)[^,]+(?:, *(?:p ?= ?)?[\w.]+)?\)")
 """A call with one or two arguments."""
@@ -84,6 +89,8 @@ class ExportedTraining:
     """None for a package."""
     step: int | None
     operators: tuple[TrainingOperator, ...]
+    is_mixed: bool
+    """Whether other such operators of it are in eval mode."""
 
 
 def exported_training(trace: Trace) -> Iterator[ExportedTraining]:
@@ -91,14 +98,23 @@ def exported_training(trace: Trace) -> Iterator[ExportedTraining]:
     for log, compile_id, record, time_unix_ns, stacks in sql.rows(trace, _PACKAGES):
         if operators := _operators(trace, record, stacks):
             place = written_by(trace, log, record)
-            yield ExportedTraining(log, compile_id or NO_ID, record, time_unix_ns, place, None, None, operators)
+            is_mixed = _has_eval(trace, record)
+            yield ExportedTraining(
+                log, compile_id or NO_ID, record, time_unix_ns, place, None, None, operators, is_mixed
+            )
     for of in dynamo_graphs(trace):
         if sql.row(trace, _PHASE, [of.graph]) == ("inference",):
             stacks = sql.number(trace, _OF_COMPILE, [of.log, of.compile_id, of.record])
             if operators := _operators(trace, of.record, stacks):
+                is_mixed = _has_eval(trace, of.record)
                 yield ExportedTraining(
-                    of.log, of.compile_id, of.record, of.start_ns, None, of.graph, of.step, operators
+                    of.log, of.compile_id, of.record, of.start_ns, None, of.graph, of.step, operators, is_mixed
                 )
+
+
+def _has_eval(trace: Trace, record: int) -> bool:
+    nodes = (node for function in functions_of(trace, record) for node in function.nodes.values())
+    return any(_IN_EVAL.match(node.text) for node in nodes)
 
 
 def _operators(trace: Trace, record: int, stacks: int | None) -> tuple[TrainingOperator, ...]:

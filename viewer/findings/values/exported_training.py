@@ -3,8 +3,8 @@ statistics of each batch and changes its running statistics. A module does so if
 when the program was exported, and a later `eval()` has no effect; a function does so if the model calls it without its
 argument `training`. The exported graph shows the operator and its line. The finding is a warning for a package of
 AOTInductor, and information for a graph without gradients that torch.compile made of an exported program, as in an
-evaluation. Batch norm without running statistics, and calls with `training=True`, do not count. There is one finding
-per package or graph."""
+evaluation, and if other such operators of the graph are in eval mode, as for Monte Carlo dropout. Batch norm without
+running statistics, and calls with `training=True`, do not count. There is one finding per package or graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from collections.abc import Iterable
 
 from stepscope.viewer.compiles.queries.exported_training import ExportedTraining, TrainingOperator, exported_training
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, compile_page, names_text, rule_of
-from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import basename
 
@@ -21,6 +20,10 @@ TITLE_IS_MEASURED = False
 _OF_MODE = (
     "The model was in training mode when it was exported. Call model.eval() before torch.export.export(); a later call"
     " has no effect on the exported program."
+)
+_MIXED = (
+    "Other modules were in eval mode when the model was exported, as for Monte Carlo dropout. If that is not meant,"
+    " call model.eval() before torch.export.export(); a later call has no effect on the exported program."
 )
 _OF_FUNCTION = "model.eval() has no effect on {}(). In a module, pass training=self.training, or use nn.Dropout."
 _UNKNOWN = (
@@ -35,13 +38,12 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _finding(evidence: Evidence, one: ExportedTraining) -> Timed:
-    what = f"The exported program of graph {one.graph}" if one.graph is not None else "A package"
     lines = [line for operator in one.operators for line in operator.lines]
     return one.time_unix_ns, Finding(
         kind="exported_training",
-        severity="warning" if one.graph is None else "info",
-        title=f"{what}{place(one.compiled_at)} {' and '.join(_effects(one.operators))} in each call, as in training",
-        proof=_advice(one.operators),
+        severity="warning" if one.graph is None and not one.is_mixed else "info",
+        title=f"{_subject(one)} {' and '.join(_effects(one.operators))}, as in training",
+        proof=_advice(one.operators, _MIXED if one.is_mixed else _OF_MODE),
         rule=rule_of(__doc__),
         evidence={"operators": [operator.name for operator in one.operators]},
         page=compile_page(one.log, one.compile_id) if one.graph is None else f"/graphs/{one.graph}",
@@ -51,10 +53,17 @@ def _finding(evidence: Evidence, one: ExportedTraining) -> Timed:
     )
 
 
+def _subject(one: ExportedTraining) -> str:
+    if one.graph is not None:
+        return f"The exported program of graph {one.graph}"
+    at = one.compiled_at
+    return f"The package that is compiled at {basename(at.file)}:{at.line}" if at is not None else "A package"
+
+
 def _effects(operators: Iterable[TrainingOperator]) -> list[str]:
     of_batch = [one for one in operators if one.name == "batch_norm"]
     random = [one for one in operators if one.name != "batch_norm"]
-    effects = [("drops values at random", random), ("normalizes with the statistics of the batch", of_batch)]
+    effects = [("drops values at random", random), ("normalizes with the statistics of each batch", of_batch)]
     return [f"{effect} ({_places(of)})" for effect, of in effects if of]
 
 
@@ -65,8 +74,8 @@ def _places(operators: Iterable[TrainingOperator]) -> str:
     return ", ".join(filter(None, (names_text(list(names)), names_text(list(lines)))))
 
 
-def _advice(operators: Iterable[TrainingOperator]) -> list[str]:
+def _advice(operators: Iterable[TrainingOperator], for_mode: str) -> list[str]:
     functions = dict.fromkeys(f"F.{one.name}" for one in operators if one.cause == "function")
-    of_mode = [_OF_MODE] if any(one.cause == "mode" for one in operators) else []
+    of_mode = [for_mode] if any(one.cause == "mode" for one in operators) else []
     of_function = [_OF_FUNCTION.format(names_text(list(functions)))] if functions else []
     return [*of_mode, *of_function] or [_UNKNOWN]

@@ -6,7 +6,8 @@ stands and one prefix is removed from the keys or added to them. These must be a
 and persistent buffers, or, if torch has added the prefix, at least half of the unexpected keys. Other keys that do not
 match, as those of a new head, do not count. A call does not count, either, if another one loads the tensors before
 compiled code runs. Calls before the recording do not count; it begins with the import of torch, or with
-`stepscope.trace()`. Loops that copy tensors by themselves are not seen."""
+`stepscope.trace()`. A loop that copies the tensors before compiled code runs counts as loading them; without
+`load_state_dict`, loops are not seen."""
 
 from __future__ import annotations
 
