@@ -1,9 +1,9 @@
 """Notes when parameters of an optimizer of `torch.optim` become NaN or infinite.
 
 They are looked at before the first step of an optimizer, after its steps 1, 2, 4, 8 and so on, and when the recording
-ends. A look reads one number, for which it waits for the device, unless the program asked PyTorch to report such waits,
-or a CUDA graph is being recorded. What is NaN or infinite at the first look may be
-meant, as a mask is, and counts only as what may have spread.
+ends. A look reads one number, for which it waits for the device; there is none if the program asked PyTorch to report
+such waits, or while a CUDA graph is recorded. What is NaN or infinite at the first look may be meant, as a mask is, and
+counts only as what may have spread.
 """
 
 from __future__ import annotations
