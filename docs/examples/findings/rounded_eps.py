@@ -2,7 +2,7 @@
 small gradients is zero as well, and the step divides by it.
 
 $ stepscope run rounded_eps.py
-critical: The eps of Adam (rounded_eps.py:27), 1e-08, is zero in float16, the dtype of its parameters
+warning: The eps of Adam (rounded_eps.py:27), 1e-08, is zero in float16, the dtype of its parameters
 """
 
 import sys

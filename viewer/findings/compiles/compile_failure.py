@@ -1,12 +1,12 @@
 """A compile ended with an error other than the recompile limit. The finding is critical when this error ended the
 program, or when the log of a process that died ends with it, without an end record and without a later launch or
 compile. Otherwise the program went on if another compile, a launch or the end of the program follows. Then the finding
-is a warning if an operator refused its inputs, because the program has caught an exception that eager mode raises, too,
-or if three or more compiles of the same function failed for the same cause, because each call compiles in vain; else it
-is information, because the program caught the error or ran the code without compiling it. It is a warning as well when
-the outcome is unknown, because a log that only PyTorch wrote, or a log of a running process, ends with the error or
-during a compile. If Inductor failed, the finding names the line of the model that it was compiling, where a recorder
-saw it. The lines of the program that called the function are named, too."""
+is a warning if an operator refused its inputs in two or more compiles, because the program has caught exceptions that
+eager mode raises, too, or if three or more compiles of the same function failed for the same cause, because each call
+compiles in vain; else it is information, because the program caught the error or ran the code without compiling it. It
+is a warning as well when the outcome is unknown, because a log that only PyTorch wrote, or a log of a running process,
+ends with the error or during a compile. If Inductor failed, the finding names the line of the model that it was
+compiling, where a recorder saw it. The lines of the program that called the function are named, too."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ from stepscope.viewer.text.formats import basename
 
 SUMMARY = "A compile failed"
 MOST_CALLS = 3
-IN_VAIN = 3
-"""Number of failed compiles of a function from which on the finding is a warning at least."""
+REFUSED, IN_VAIN = 2, 3
+"""Numbers of failed compiles of a function from which on the finding is a warning at least: if an operator refused the
+inputs, and otherwise."""
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -52,7 +53,7 @@ def _finding(group: list[CompileEvent], fate: Fate, logs: int, nodes: dict[tuple
     first = group[0]
     node = nodes.get((first.log, first.compile_id))
     node = node if node is not None and node.text in first.text else None
-    is_in_vain = first.status != "unfinished" and len(group) >= IN_VAIN
+    is_in_vain = first.status != "unfinished" and len(group) >= (REFUSED if first.is_refused else IN_VAIN)
     proof = [f"Inductor failed while it was compiling {node.target}."] if node else []
     calls = dict.fromkeys(call for event in group if (call := event.call) is not None)
     proof += [f"It was called at {basename(one.file)}:{one.line}: {one.code}" for one in [*calls][:MOST_CALLS]]
@@ -68,7 +69,7 @@ def _finding(group: list[CompileEvent], fate: Fate, logs: int, nodes: dict[tuple
         title = f"{first.name} was not compiled completely{in_logs(logs)}: {first.cause}"
     return first.time_ns, Finding(
         kind="compile_failure",
-        severity="warning" if (is_in_vain or first.is_refused) and fate == "went on" else SEVERITIES[fate],
+        severity="warning" if is_in_vain and fate == "went on" else SEVERITIES[fate],
         title=title,
         rule=rule_of(__doc__),
         evidence={

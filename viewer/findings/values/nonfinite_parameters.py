@@ -4,10 +4,10 @@ tells between which two of these looks it happened, and which steps to record wi
 makes NaN. What was NaN or infinite already when it was first looked at may be meant, as a mask is, and makes no finding
 by itself. The finding is critical if one of the parameters holds NaN, and for information if they hold only infinities,
 which the program may set itself, for example as a mask. If values were recorded, and the finding nonfinite or
-exploding_values tells of the same log what the optimizer got, or if only parameters in float16 became so, some of them
-NaN, and the eps of the optimizer is zero in this dtype (rounded_eps), there is no other finding. Looks that would take
-more than a hundredth of the time are left out, as are programs with more than 16 optimizers, and of tensor subclasses
-all but the local part of a `DTensor`."""
+exploding_values tells of the same log what the optimizer got, or if only parameters in float16 became so, and the eps
+of the optimizer is zero in this dtype (rounded_eps), there is no other finding. Looks that would take more than a
+hundredth of the time are left out, as are programs with more than 16 optimizers, and of tensor subclasses all but the
+local part of a `DTensor`."""
 
 from __future__ import annotations
 

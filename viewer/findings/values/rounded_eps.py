@@ -3,9 +3,9 @@ of Adam, 1e-8, does. Adam, AdamW, NAdam, RAdam and RMSprop add it to the root of
 keep in the dtype of the parameter, and in which the squares of gradients below about 0.005 are zero after the first
 step of Adam. Where both are zero, the optimizer divides by zero, and the parameter becomes infinite or NaN. Fused
 optimizers compute in float32 and do not count. If values were recorded and a parameter became infinite or NaN after a
-finite gradient, the finding nonfinite says so instead. If parameters of the optimizer were seen to become NaN without
-values (nonfinite_parameters), and all that did are in float16, this finding tells it and is critical, and otherwise a
-warning. There is one finding per class of optimizers and line of the program."""
+finite gradient, the finding nonfinite says so instead. If parameters of the optimizer were seen to become NaN or
+infinite without values (nonfinite_parameters), and all that did are in float16, this finding tells it. It is critical
+if they hold NaN, and otherwise a warning. There is one finding per class of optimizers and line of the program."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _finding(evidence: Evidence, one: RoundedEps, bad: BadParameters | None) -> 
     source, eps = line_at(one.file, one.line), number(one.eps)
     return one.time_unix_ns, Finding(
         kind="rounded_eps",
-        severity="warning" if bad is None else "critical",
+        severity="critical" if bad is not None and bad.is_nan else "warning",
         title=f"The eps of {one.name}{place(source)}, {eps}, is zero in float16, the dtype of its parameters",
         proof=[DIVIDES, *([f"{what_holds(bad)} {after(bad.steps)}."] if bad is not None else [])],
         rule=rule_of(__doc__),

@@ -50,8 +50,8 @@ class BadParameters(NamedTuple):
 
     @property
     def eps_may_be_cause(self) -> bool:
-        """Whether NaN was seen, and only in float16, in which a small eps is zero; infinities alone may be meant."""
-        return self.is_nan and self.nonfinite_float16 == self.nonfinite
+        """Whether only parameters in float16, in which a small eps is zero, became NaN or infinite."""
+        return self.nonfinite_float16 == self.nonfinite
 
 
 def nonfinite_parameters(trace: Trace) -> list[BadParameters]:
