@@ -11,6 +11,8 @@ from torch._compile import _disable_dynamo
 from torch.nn import Module
 from torch.optim import Optimizer
 
+from stepscope.tracer.inductor.wrapped_functions import WrappedFunctions
+
 Tell = Callable[[Any], None]
 """Gets the optimizer or the module whose gradients are cleared."""
 
@@ -20,25 +22,16 @@ class ClearingCalls:
 
     def __init__(self, before: Tell, after: Tell) -> None:
         self._before, self._after = before, after
-        self._wrapped: dict[Any, tuple[Any, Any]] = {}
-        """The original and the wrapper by class."""
+        self._wrapped = WrappedFunctions()
 
     def attach(self) -> None:
         if not self._wrapped:
             # Dynamo leaves that of optimizers to Python, and traces that of modules.
-            self._wrap(Optimizer, _disable_dynamo(self._telling(Optimizer.zero_grad)))
-            self._wrap(Module, _unless_traced(Module.zero_grad, self._telling(Module.zero_grad)))
+            self._wrapped.wrap(Optimizer, "zero_grad", lambda original: _disable_dynamo(self._telling(original)))
+            self._wrapped.wrap(Module, "zero_grad", lambda original: _unless_traced(original, self._telling(original)))
 
     def detach(self) -> None:
-        """Restore what was wrapped, unless somebody else has wrapped it since."""
-        for owner, (original, wrapper) in self._wrapped.items():
-            if owner.zero_grad is wrapper:
-                owner.zero_grad = original
-        self._wrapped.clear()
-
-    def _wrap(self, owner: Any, wrapper: Any) -> None:
-        self._wrapped[owner] = owner.zero_grad, wrapper
-        owner.zero_grad = wrapper
+        self._wrapped.restore()
 
     def _telling(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original, updated=())  # Dynamo keeps its own wrapper in an attribute

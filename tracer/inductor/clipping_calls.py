@@ -11,6 +11,8 @@ from torch._compile import _disable_dynamo
 from torch.amp.grad_scaler import GradScaler
 from torch.nn.utils import clip_grad
 
+from stepscope.tracer.inductor.wrapped_functions import WrappedFunctions
+
 
 class ClippingWatcher(Protocol):
     """Is told of the calls."""
@@ -27,27 +29,17 @@ class ClippingCalls:
 
     def __init__(self, watch: ClippingWatcher) -> None:
         self._watch = watch
-        self._wrapped: list[tuple[Any, str, Any, Any]] = []
-        """The owner, the name of the function, the original and the wrapper."""
+        self._wrapped = WrappedFunctions()
 
     def attach(self) -> None:
         if not self._wrapped:
-            self._wrap(clip_grad, "_clip_grads_with_norm_", self._clipping)
-            self._wrap(GradScaler, "_unscale_grads_", lambda original: _disable_dynamo(self._unscaling(original)))
+            self._wrapped.wrap(clip_grad, "_clip_grads_with_norm_", self._clipping)
+            self._wrapped.wrap(
+                GradScaler, "_unscale_grads_", lambda original: _disable_dynamo(self._unscaling(original))
+            )
 
     def detach(self) -> None:
-        """Restore what was wrapped, unless somebody else has wrapped it since."""
-        for owner, name, original, wrapper in self._wrapped:
-            if getattr(owner, name) is wrapper:
-                setattr(owner, name, original)
-        self._wrapped.clear()
-
-    def _wrap(self, owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        original = getattr(owner, name, None)
-        if original is not None:
-            wrapper = wrap(original)
-            self._wrapped.append((owner, name, original, wrapper))
-            setattr(owner, name, wrapper)
+        self._wrapped.restore()
 
     def _clipping(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original, updated=())

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from stepscope.tracer.inductor import compat
+from stepscope.tracer.inductor.wrapped_functions import WrappedFunctions
 from stepscope.tracer.runtime.program_frames import is_script, program_frame
 from stepscope.tracer.schema.steps import DataWait
 
@@ -34,17 +35,18 @@ class DataWaits:
 
     def __init__(self, sink: DataWaitSink) -> None:
         self._sink = sink
-        self._wrapped: tuple[Any, Any, Any] | None = None
-        """Class, original method and wrapper."""
+        self._wrapped = WrappedFunctions()
 
     def attach(self) -> None:
         """Wrap the iterators; does nothing before their module is imported, nor a second time."""
         module: Any = compat.loaded(*ITERATOR)
-        if module is None or self._wrapped is not None:
-            return
-        owner = getattr(module, ITERATOR[1])
-        original = owner.__next__
+        if module is not None and not self._wrapped:
+            self._wrapped.wrap(getattr(module, ITERATOR[1]), "__next__", self._timing)
 
+    def detach(self) -> None:
+        self._wrapped.restore()
+
+    def _timing(self, original: Any) -> Any:
         @functools.wraps(original)
         def timed_next(iterator: Any) -> Any:
             started = perf_counter_ns()
@@ -52,7 +54,7 @@ class DataWaits:
                 return original(iterator)
             finally:
                 took = perf_counter_ns() - started
-                if took >= LEAST_NS and self._wrapped is not None:
+                if took >= LEAST_NS and self._wrapped:
                     self._tell(iterator, started, took, sys._getframe(1))
 
         # Dynamo looks at the file of a function to decide that it does not trace the original, nor this one then.
@@ -61,16 +63,7 @@ class DataWaits:
         wrapper.__code__ = wrapper.__code__.replace(
             co_filename=like.co_filename, co_name=like.co_name, co_firstlineno=like.co_firstlineno
         )
-        owner.__next__ = wrapper
-        self._wrapped = owner, original, wrapper
-
-    def detach(self) -> None:
-        """Restore the method; if other code has wrapped it meanwhile, it stays and only passes calls on."""
-        if self._wrapped is not None:
-            owner, original, wrapper = self._wrapped
-            if owner.__next__ is wrapper:
-                owner.__next__ = original
-            self._wrapped = None
+        return wrapper
 
     def _tell(self, iterator: Any, started: int, took: int, frame: FrameType) -> None:
         try:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.nn import Module
 
+from stepscope.tracer.inductor.wrapped_functions import WrappedFunctions
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.states import EvalCall
 
@@ -22,30 +23,22 @@ class EvalCalls:
 
     def __init__(self, write: Callable[[EvalCall], None], failed: Callable[[str, BaseException], None]) -> None:
         self._write, self._failed = write, failed
-        self._wrapped: tuple[Any, Any] | None = None
-        """The original and the wrapper."""
+        self._wrapped = WrappedFunctions()
         self._left = MOST_CALLS
 
     def attach(self) -> None:
-        if self._wrapped is None:
-            original: Any = Module.eval
-            self._wrapped = original, self._noting(original)
-            Module.eval = self._wrapped[1]  # type: ignore[method-assign]
+        if not self._wrapped:
+            self._wrapped.wrap(Module, "eval", self._noting)
 
     def detach(self) -> None:
-        """Restore the method, unless somebody else has wrapped it since."""
-        if self._wrapped is not None:
-            original, wrapper = self._wrapped
-            if Module.eval is wrapper:
-                Module.eval = original  # type: ignore[method-assign]
-            self._wrapped = None
+        self._wrapped.restore()
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         calls = self
 
         @functools.wraps(original, updated=())
         def eval(self: Any) -> Any:
-            if not torch.compiler.is_compiling() and calls._left and calls._wrapped is not None:
+            if not torch.compiler.is_compiling() and calls._left and calls._wrapped:
                 calls._note(self)
             return original(self)
 

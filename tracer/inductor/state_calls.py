@@ -1,8 +1,8 @@
 """Tells when the program has called `state_dict` or `load_state_dict` of a module.
 
 Programs load weights before they compile anything, and thus before a recorder starts by itself. So the calls are
-watched from the import of torch on, and the recorder that starts takes over what was seen. Until the first call only
-this module is imported.
+watched from the import of torch on, and the recorder that starts takes over what was seen. Until the first call no
+other module of the recorder is imported but `wrapped_functions`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import Module
 
+from stepscope.tracer.inductor.wrapped_functions import WrappedFunctions
+
 if TYPE_CHECKING:
     from stepscope.tracer.inductor.loaded_states import StatesWatch
 
@@ -25,8 +27,7 @@ class StateCalls:
     those of hooks, and calls that Dynamo traces are not told."""
 
     def __init__(self) -> None:
-        self._wrapped: list[tuple[str, Any, Any]] = []
-        """The name of the method, the original and the wrapper."""
+        self._wrapped = WrappedFunctions()
         self._inside: set[int] = set()
         """The threads that run such a method."""
 
@@ -39,21 +40,11 @@ class StateCalls:
 
     def attach(self) -> None:
         if not self._wrapped:
-            self._wrap("state_dict", self._saving)
-            self._wrap("load_state_dict", self._loading)
+            self._wrapped.wrap(Module, "state_dict", self._saving)
+            self._wrapped.wrap(Module, "load_state_dict", self._loading)
 
     def detach(self) -> None:
-        """Restore what was wrapped, unless somebody else has wrapped it since."""
-        for name, original, wrapper in self._wrapped:
-            if getattr(Module, name) is wrapper:
-                setattr(Module, name, original)
-        self._wrapped.clear()
-
-    def _wrap(self, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        original = getattr(Module, name)
-        wrapper = wrap(original)
-        self._wrapped.append((name, original, wrapper))
-        setattr(Module, name, wrapper)
+        self._wrapped.restore()
 
     def _saving(self, original: Callable[..., Any]) -> Callable[..., Any]:
         calls = self
