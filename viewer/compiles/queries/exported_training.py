@@ -96,16 +96,17 @@ class ExportedTraining:
 def exported_training(trace: Trace) -> Iterator[ExportedTraining]:
     """Yield the packages, then the graphs of torch.compile."""
     for log, compile_id, record, time_unix_ns, stacks in sql.rows(trace, _PACKAGES):
-        if operators := _operators(trace, record, stacks):
+        if operators := _operators(trace, list(calls(functions_of(trace, record))), stacks):
             place = written_by(trace, log, record)
             is_mixed = _has_eval(trace, record)
             yield ExportedTraining(
                 log, compile_id or NO_ID, record, time_unix_ns, place, None, None, operators, is_mixed
             )
     for of in dynamo_graphs(trace):
-        if sql.row(trace, _PHASE, [of.graph]) == ("inference",):
+        is_inference = sql.row(trace, _PHASE, [of.graph]) == ("inference",)
+        if is_inference and (found := list(calls(functions_of(trace, of.record)))):
             stacks = sql.number(trace, _OF_COMPILE, [of.log, of.compile_id, of.record])
-            if operators := _operators(trace, of.record, stacks):
+            if operators := _operators(trace, found, stacks):
                 is_mixed = _has_eval(trace, of.record)
                 yield ExportedTraining(
                     of.log, of.compile_id, of.record, of.start_ns, None, of.graph, of.step, operators, is_mixed
@@ -117,8 +118,10 @@ def _has_eval(trace: Trace, record: int) -> bool:
     return any(_IN_EVAL.match(node.text) for node in nodes)
 
 
-def _operators(trace: Trace, record: int, stacks: int | None) -> tuple[TrainingOperator, ...]:
-    found = list(calls(functions_of(trace, record)))
+def _operators(
+    trace: Trace, found: Sequence[tuple[str, SourceLine | None]], stacks: int | None
+) -> tuple[TrainingOperator, ...]:
+    """Return the operators among such calls; `stacks` is the record with the stacks of the kernels."""
     known = kernel_stacks(loads(trace.payload(stacks))) if found and stacks is not None else {}
     frames = [stack for of_kernel in known.values() for stack in of_kernel]
     return tuple(dict.fromkeys(one for name, source in found if (one := _operator(name, source, frames)) is not None))
