@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from stepscope.tracer.schema.constants import COMPILED_PREFIX, PARALLEL_PREFIX
 
-_COMPILED = re.compile(r"(?<![^.])_orig_mod\.")
+_COMPILED = re.compile(rf"(?<![^.]){re.escape(COMPILED_PREFIX)}")
 _DEEPEST = 8
 """Number of names in the longest prefix."""
 

@@ -16,7 +16,7 @@ from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph
 from stepscope.tracer.inductor.key_prefixes import explained_by
 from stepscope.tracer.inductor.uncopied_states import SavedStates
 from stepscope.tracer.runtime.program_frames import calling_place
-from stepscope.tracer.schema.constants import COMPILED_PREFIX
+from stepscope.tracer.schema.constants import COMPILED_MODULE
 
 if TYPE_CHECKING:
     from stepscope.tracer.schema.states import UncopiedState, UnmatchedKeys
@@ -227,5 +227,5 @@ def _with_shapes(shapes: dict[str, tuple[int, ...] | None]) -> dict[str, tuple[i
 
 
 def _class_name(module: Any) -> str:
-    inner = module._modules.get(COMPILED_PREFIX.rstrip("."))
+    inner = module._modules.get(COMPILED_MODULE)
     return type(inner if inner is not None else module).__name__

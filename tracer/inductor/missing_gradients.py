@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from stepscope.tracer.inductor.compat import without_modes
 from stepscope.tracer.runtime.program_frames import calling_place
+from stepscope.tracer.schema.constants import COMPILED_PREFIX
 from stepscope.tracer.schema.steps import MissingGradients
 
 STEPS, STEPS_IF_ALL = 5, 20
@@ -19,10 +20,6 @@ STEPS, STEPS_IF_ALL = 5, 20
 MOST_CLEARS = 200
 """Number of calls of `zero_grad` that are looked at."""
 MOST_NAMES = 8
-_WRAPPED = "_orig_mod."
-"""What torch.compile puts before the names of a module's parameters."""
-
-
 Place = tuple[str | None, int | None]
 """A file and a line."""
 
@@ -150,4 +147,4 @@ def _path(place: tuple[str, Any] | None, parents: dict[int, tuple[str, Any]]) ->
     while place is not None and len(names) < 100:
         names.append(place[0])
         place = parents.get(id(place[1]))
-    return ".".join(reversed(names)).removeprefix(_WRAPPED) if names else None
+    return ".".join(reversed(names)).removeprefix(COMPILED_PREFIX) if names else None

@@ -26,6 +26,7 @@ from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph
 from stepscope.tracer.inductor.replicas import inputs_of_class
 from stepscope.tracer.inductor.uncopied_tensors import Uncopied, uncopied_tensors
 from stepscope.tracer.runtime.program_frames import calling_place
+from stepscope.tracer.schema.constants import COMPILED_MODULE
 from stepscope.tracer.schema.steps import SharedParameters
 
 LOOK, TELL = 2, 3
@@ -35,8 +36,6 @@ MOST_OPTIMIZERS, MOST_LOOKS = 16, 4
 """Each look takes as long as a look at all objects of the process."""
 _UNSHARED = 2
 """Number of references to a storage that one tensor and its `UntypedStorage` have."""
-_WRAPPED = "_orig_mod"
-"""The name of the module in that of torch.compile."""
 
 _Place = tuple[int, int, tuple[int, ...], tuple[int, ...], torch.dtype]
 """The memory that a parameter shows: its storage, with offset, sizes, strides and dtype."""
@@ -220,11 +219,11 @@ class ModuleNames:
             id(child): (key, one)
             for one in modules
             for key, child in [*one._modules.items()]
-            if child is not None and key != _WRAPPED
+            if child is not None and key != COMPILED_MODULE
         }
         variables = [*vars(sys.modules["__main__"]).items()]
         held = [(name, one) for name, one in variables if issubclass(type(one), Module)]
-        self._variables = {id(one._modules.get(_WRAPPED)): name for name, one in held}
+        self._variables = {id(one._modules.get(COMPILED_MODULE)): name for name, one in held}
         self._variables |= {id(one): name for name, one in held}
 
     def of(self, module: Any) -> str:

@@ -19,6 +19,7 @@ from stepscope.tracer.inductor.compat import without_modes
 from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph
 from stepscope.tracer.inductor.replicas import wrappers
 from stepscope.tracer.runtime.program_frames import calling_place
+from stepscope.tracer.schema.constants import COMPILED_MODULE
 from stepscope.tracer.schema.graphs import UnaveragedGradients
 
 STEPS = 5
@@ -67,7 +68,7 @@ class AveragingWatch:
         for wrapper, own in self._unused(trained):
             self._told.add(wrapper)
             ranks = distributed.get_process_group_ranks(wrapper.process_group)
-            name, module = type(optimizer).__name__, type(getattr(wrapper.module, "_orig_mod", wrapper.module))
+            name, module = type(optimizer).__name__, type(getattr(wrapper.module, COMPILED_MODULE, wrapper.module))
             self._write(
                 UnaveragedGradients(name, STEPS, module.__name__, ranks, _digest(own), collectives, *calling_place())
             )

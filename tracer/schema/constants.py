@@ -39,6 +39,8 @@ TORCH_NAMESPACES = (
 CALLED, LOADED = "c", "p"
 """What a program tells `stepscope run` at its end: that it has called `torch.compile`, and that it has loaded a package
 of AOTInductor."""
-COMPILED_PREFIX, PARALLEL_PREFIX = "_orig_mod.", "module."
+COMPILED_MODULE = "_orig_mod"
+"""The name of the module in that of torch.compile."""
+COMPILED_PREFIX, PARALLEL_PREFIX = f"{COMPILED_MODULE}.", "module."
 """What torch.compile adds to the keys of a `state_dict`, anywhere, and what DataParallel and DistributedDataParallel
 add at the beginning."""
