@@ -22,6 +22,7 @@ PARTS = {
     "Steps": SCHEMA / "steps.py",
     "Parameters of optimizers": SCHEMA / "parameters.py",
     "Weights that are saved and loaded": SCHEMA / "states.py",
+    "Losses outside of compiled code": SCHEMA / "losses.py",
     "Profiled operators": SCHEMA / "profiles.py",
     "Arguments that are no tensors": SCHEMA / "scalars.py",
     "Values": SCHEMA / "values.py",

@@ -201,6 +201,15 @@ def evaluating(folder: Path) -> None:
     run_recorded(folder, code)
 
 
+def pairing(folder: Path) -> None:
+    """A loss outside of compiled code combines each prediction with all targets."""
+    code = (
+        "import torch; f = torch.compile(torch.nn.Linear(4, 1))\n"
+        "[(f(torch.ones(3, 4)) - torch.ones(3)).square().mean().backward() for _ in range(2)]"
+    )
+    run_recorded(folder, code)
+
+
 def losing(folder: Path) -> None:
     """The parameters become NaN in a step."""
     code = (
@@ -326,6 +335,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "restoring": (restoring, "run graph launches uncopied_state end"),
     "piling": (piling, "run graph launches piled_hooks end"),
     "evaluating": (evaluating, "run graph launches eval_call end"),
+    "pairing": (pairing, "run graph launches loss_path end"),
     "losing": (losing, "run graph launches nonfinite_parameters end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "keeping": (keeping, "run graph launches kept_results end"),

@@ -253,20 +253,29 @@ def _plain(value: Any) -> Any:
     return json.loads(text) if len(text) <= 400 else text[:400] + "…"
 
 
-def optimizer_hook(tell: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
-    """Return the hook that calls `tell` with an optimizer and the arguments of its step, and hides it from Dynamo.
+def hidden(tell: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that calls `tell` with its arguments, unless Dynamo traces it, and hides `tell` from Dynamo.
 
     Dynamo traces through the hooks of a compiled optimizer. After a graph break it may run them, and trace
     what they call.
     """
     import torch
 
-    hidden: list[Callable[[Any, Any, Any], None]] = []
+    disabled: list[Callable[..., None]] = []
 
-    def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
+    def tell_hidden(*arguments: Any) -> None:
         if not torch.compiler.is_compiling():
-            if not hidden and "torch._dynamo" in sys.modules:
-                hidden.append(torch.compiler.disable(tell))  # type: ignore[no-untyped-call]
-            (hidden[0] if hidden else tell)(optimizer, args, kwargs)
+            if not disabled and "torch._dynamo" in sys.modules:
+                disabled.append(torch.compiler.disable(tell))  # type: ignore[no-untyped-call]
+            (disabled[0] if disabled else tell)(*arguments)
 
-    return hook
+    return tell_hidden
+
+
+def left_to_python(wrapper: Any, original: Any) -> Any:
+    """Let Dynamo treat the wrapper of a function of PyTorch as it treats the function, by whose file it decides."""
+    like = original.__code__
+    wrapper.__code__ = wrapper.__code__.replace(
+        co_filename=like.co_filename, co_name=like.co_name, co_firstlineno=like.co_firstlineno
+    )
+    return wrapper

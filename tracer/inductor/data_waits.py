@@ -57,13 +57,7 @@ class DataWaits:
                 if took >= LEAST_NS and self._wrapped:
                     self._tell(iterator, started, took, sys._getframe(1))
 
-        # Dynamo looks at the file of a function to decide that it does not trace the original, nor this one then.
-        wrapper: Any = timed_next
-        like = original.__code__
-        wrapper.__code__ = wrapper.__code__.replace(
-            co_filename=like.co_filename, co_name=like.co_name, co_firstlineno=like.co_firstlineno
-        )
-        return wrapper
+        return compat.left_to_python(timed_next, original)
 
     def _tell(self, iterator: Any, started: int, took: int, frame: FrameType) -> None:
         try:

@@ -11,11 +11,12 @@ from stepscope.tracer.inductor.changed_hooks import HooksWatch
 from stepscope.tracer.inductor.cleared_gradients import ClearedWatch
 from stepscope.tracer.inductor.clearing_calls import ClearingCalls
 from stepscope.tracer.inductor.clipping_calls import ClippingCalls
-from stepscope.tracer.inductor.compat import optimizer_hook
+from stepscope.tracer.inductor.compat import hidden
 from stepscope.tracer.inductor.eval_calls import EvalCalls
 from stepscope.tracer.inductor.kept_gradients import GradientResets
 from stepscope.tracer.inductor.learning_rates import RateWatch
 from stepscope.tracer.inductor.loaded_states import StatesWatch
+from stepscope.tracer.inductor.loss_paths import LossPaths
 from stepscope.tracer.inductor.lost_updates import UpdateWatch
 from stepscope.tracer.inductor.misplaced_clipping import ClippingWatch
 from stepscope.tracer.inductor.missing_gradients import GradientWatch
@@ -27,6 +28,7 @@ from stepscope.tracer.inductor.unaveraged_gradients import AveragingWatch
 from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.graphs import UnaveragedGradients
+from stepscope.tracer.schema.losses import LossPath
 from stepscope.tracer.schema.parameters import NonfiniteParameters
 from stepscope.tracer.schema.states import EvalCall, UncopiedState, UnmatchedKeys
 from stepscope.tracer.schema.steps import (
@@ -50,6 +52,7 @@ OptimizerRecord = (
     | EvalCall
     | KeptGradients
     | LearningRate
+    | LossPath
     | LostUpdates
     | MisplacedClipping
     | MissingGradients
@@ -69,9 +72,9 @@ class OptimizerSteps:
     """Calls a function at each end of an optimizer's `step`, and another one with the records of long steps, of
     learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer, of those whose
     memory others share, of hooks that change after the compile or pile up, of clipping that has no effect on a step or
-    happens before unscaling, of calls of `eval`, of gradients that DistributedDataParallel does not average, of calls
-    of `load_state_dict` that load or restore nothing, of parameters that become NaN or infinite and, in the end, of
-    gradients that were kept, or cleared before a step used them."""
+    happens before unscaling, of calls of `eval`, of paths to losses, of gradients that DistributedDataParallel does not
+    average, of calls of `load_state_dict` that load or restore nothing, of parameters that become NaN or infinite and,
+    in the end, of gradients that were kept, or cleared before a step used them."""
 
     def __init__(
         self,
@@ -93,18 +96,19 @@ class OptimizerSteps:
         self._nonfinite = NonfiniteWatch(write, failed, recorded_step)
         self._clearing = ClearingCalls(self._clears, self._has_cleared)
         self._clips, self._evals = ClippingCalls(self._clipping), EvalCalls(write, failed)
+        self._losses = LossPaths(write, failed)
         self._state_calls = StateCalls()
 
     def attach(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
         self._handles = [
-            register_optimizer_step_pre_hook(optimizer_hook(self._begin)),
-            register_optimizer_step_post_hook(optimizer_hook(self._end)),
+            register_optimizer_step_pre_hook(hidden(self._begin)),
+            register_optimizer_step_post_hook(hidden(self._end)),
         ]
         self._state_calls = waiting_calls() or self._state_calls
         self._state_calls.watch.begin(self._write, self._failed)
-        for calls in (self._clearing, self._clips, self._evals, self._state_calls):
+        for calls in (self._clearing, self._clips, self._evals, self._losses, self._state_calls):
             calls.attach()
 
     @property
@@ -135,7 +139,7 @@ class OptimizerSteps:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        for calls in (self._clearing, self._clips, self._evals, self._state_calls):
+        for calls in (self._clearing, self._clips, self._evals, self._losses, self._state_calls):
             calls.detach()
         for watch in (self._gradients, self._cleared, self._missing, self._nonfinite):
             watch.tell()

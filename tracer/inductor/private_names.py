@@ -124,6 +124,7 @@ PRIVATE_NAMES = (
     PrivateName("torch.utils._ordered_set.OrderedSet", RECORDING),
     PrivateName("torch._inductor.freezing.freeze", _FROZEN),
     PrivateName("torch._compile._disable_dynamo", _CLEARED),
+    PrivateName("torch.autograd.graph.Node", "losses outside of compiled code", ("_input_metadata",)),
     PrivateName("torch._guards.TracingContext", _FROZEN, ("try_get", "params_flat_unwrap_subclasses")),
     PrivateName("torch.nn.parallel.DistributedDataParallel", "replicated parameters", ("_comm_hooks",)),
     PrivateName(

@@ -18,6 +18,7 @@ from stepscope.tracer.schema import (
     judging,
     launches,
     layer_checks,
+    losses,
     memory,
     parameters,
     process_ends,
@@ -35,7 +36,7 @@ from stepscope.tracer.schema.record import Record, records_of
 
 _MODULES = (
     graphs, launches, steps, scalars, values, statistics, judging, layer_checks, memory, gaps, raised_calls,
-    process_ends, profiles, tuning, states, parameters,
+    process_ends, profiles, tuning, states, parameters, losses,
 )  # fmt: skip
 
 

@@ -278,6 +278,11 @@ CREATE TABLE misplaced_clipping (    -- clipping of gradients after a step, or b
 CREATE TABLE eval_calls (            -- the first calls of Module.eval for modules in train mode
     log BIGINT, time_unix_ns BIGINT, start_ns BIGINT, file VARCHAR, line BIGINT
 );
+CREATE TABLE loss_paths (            -- how losses were computed from results of compiled code, outside of it
+    log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT,
+    size VARCHAR, nodes VARCHAR, sizes VARCHAR, operands VARCHAR,   -- JSON lists
+    file VARCHAR, line BIGINT
+);
 CREATE TABLE call_sites (            -- lines of the program that call graphs
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR,
     after_line BIGINT, lines_between VARCHAR   -- JSON list

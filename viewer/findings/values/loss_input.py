@@ -1,17 +1,21 @@
-"""A loss in compiled code gets what it does not expect. In the first case, targets of size (N) are subtracted from
-predictions of size (N, 1), which a layer computed. They broadcast to (N, N), and the loss is the mean or sum of all of
-these errors, as if each prediction belonged to all targets. In the second case, a function of torch.nn.functional that
-expects logits gets the results of softmax or sigmoid, which it applies itself. In the third case, a function that
-expects logarithms of probabilities gets the results of softmax, of sigmoid or of a linear layer. The graphs of Dynamo
-show it, so that losses outside of compiled code are not seen. Targets are computed from inputs of the graph without
-layers and parameters, and predictions that are also compared with each other do not count. There is one finding per
-loss and line of the program."""
+"""A loss gets what it does not expect. In the first case, targets of size (N) are subtracted from predictions of size
+(N, 1), which a layer computed. They broadcast to (N, N), and the loss is the mean or sum of all of these errors, as if
+each prediction belonged to all targets. In the second case, a function of torch.nn.functional that expects logits gets
+the results of softmax or sigmoid, which it applies itself. In the third case, a function that expects logarithms of
+probabilities gets the results of softmax, of sigmoid or of a linear layer. The graphs of Dynamo show losses in compiled
+code. Of losses outside of it, what autograd records between the result of compiled code and `backward()` shows the
+functions and sizes; the line is the only one between the two calls that may compute a loss, else that of `backward()`.
+Targets are computed from inputs of the graph without layers and parameters, and predictions that are also compared with
+each other do not count. There is one finding per loss and line of the program."""
 
 from __future__ import annotations
+
+from itertools import chain
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, rule_of
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.graphs.queries.loss_inputs import LossInput, Mistake, loss_inputs
+from stepscope.viewer.graphs.queries.loss_paths import eager_losses
 from stepscope.viewer.overview.rows import Finding
 
 SUMMARY = "A loss gets inputs that it does not expect"
@@ -27,7 +31,7 @@ _ADVICE: dict[Mistake, str] = {
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per line and loss of each log."""
     first: dict[object, LossInput] = {}
-    for one in loss_inputs(evidence.trace):
+    for one in chain(loss_inputs(evidence.trace), eager_losses(evidence.trace)):
         first.setdefault((one.log, one.loss, place(one.source)), one)
     return [_finding(evidence, one) for one in first.values()]
 

@@ -18,14 +18,14 @@ _WHOLE = re.compile(r"(?:\.(?:mean|sum)\(\)|torch\.(?:mean|sum)\(\w+\))")
 """A reduction to one number."""
 _INPUT = re.compile(r"\binput ?= ?(\w+)")
 _PARAMETER = re.compile(r"_(?:parameters|buffers)_")
-_LAYERS = {"linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "@"}
-_SAME_ELEMENTS = {
+LAYERS = {"linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "@"}
+SAME_ELEMENTS = {
     "index", "view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "t", "contiguous", "clone",
     "float", "double", "half", "bfloat16", "to", "type",
 }  # fmt: skip
 """Functions whose result has the elements of their first input."""
-_PER_ELEMENT_LOSSES = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"}
-_CROSSING = _PER_ELEMENT_LOSSES | {"-", "sub"}
+PER_ELEMENT_LOSSES = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"}
+_CROSSING = PER_ELEMENT_LOSSES | {"-", "sub"}
 _ERRORS = {"pow", "**", "square", "abs", "*", "/", "mul", "div"}
 """Functions between a difference and the mean of its elements in losses of pairs of a prediction and a target."""
 Mistake = Literal["all pairs", "probabilities", "no logarithm"]
@@ -33,7 +33,7 @@ Mistake = Literal["all pairs", "probabilities", "no logarithm"]
 again; ``no logarithm``: the loss expects logarithms of probabilities."""
 _AGAIN: Mistake = "probabilities"
 _NO_LOGARITHM: Mistake = "no logarithm"
-_WRONG_INPUTS: Mapping[str, Mapping[str, Mistake]] = {
+WRONG_INPUTS: Mapping[str, Mapping[str, Mistake]] = {
     "cross_entropy": {"softmax": _AGAIN},
     "log_softmax": {"softmax": _AGAIN},
     "binary_cross_entropy_with_logits": {"sigmoid": _AGAIN},
@@ -56,7 +56,8 @@ class LossInput:
     loss: str
     """The function, such as ``cross_entropy``, or the operator ``-``."""
     given: str
-    """The function that computed the input: ``softmax``, ``sigmoid`` or ``linear``."""
+    """The function that computed the input, such as ``softmax``; "" if it is unknown, for pairs outside of compiled
+    code."""
     source: SourceLine | None
     given_source: SourceLine | None
     size: str
@@ -91,12 +92,12 @@ def mistakes(graph: Sequence[Function]) -> Iterator[tuple[Mistake, Node, Node, s
 
 
 def _of_probabilities(loss: Node, nodes: Nodes) -> Iterator[tuple[Mistake, Node, Node, str]]:
-    wrong = _WRONG_INPUTS.get(loss.function)
+    wrong = WRONG_INPUTS.get(loss.function)
     if wrong is None or not loss.operands:
         return
     named = _INPUT.search(loss.text)
     given = nodes[named[1] if named and named[1] in nodes else loss.operands[0]]
-    while given.function in _SAME_ELEMENTS and given.operands:
+    while given.function in SAME_ELEMENTS and given.operands:
         given = nodes[given.operands[0]]
     is_gather = given.function == "linear" and "'none'" in loss.text
     if given.function in wrong and not is_gather:
@@ -110,7 +111,7 @@ def _of_pairs(loss: Node, nodes: Nodes) -> Iterator[tuple[Mistake, Node, Node, s
     one, other = sorted((nodes[name] for name in loss.operands[:2]), key=lambda node: -len(node.sizes or ()))
     if other.sizes is None or len(other.sizes) != 1 or one.sizes != (*other.sizes, "1") or other.sizes == ("1",):
         return
-    layer = next((node for node in _before(one, nodes, one.sizes) if node.function in _LAYERS), None)
+    layer = next((node for node in _before(one, nodes, one.sizes) if node.function in LAYERS), None)
     if layer is not None and _is_target(other, nodes) and _is_averaged(loss, one, nodes, other.sizes * 2):
         yield "all pairs", loss, layer, other.sizes[0]
 
@@ -131,7 +132,7 @@ def _is_target(node: Node, nodes: Nodes) -> bool:
     before = [*_before(node, nodes)]
     inputs = [one.name for one in before if one.function == "placeholder"]
     return (
-        bool(inputs) and not any(one.function in _LAYERS for one in before) and not any(map(_PARAMETER.search, inputs))
+        bool(inputs) and not any(one.function in LAYERS for one in before) and not any(map(_PARAMETER.search, inputs))
     )
 
 
@@ -139,7 +140,7 @@ def _is_averaged(loss: Node, prediction: Node, nodes: Nodes, sizes: tuple[str, .
     """Return whether a loss is one number, or becomes one by errors of its elements and their sum or mean. Predictions
     that are also compared with each other are meant to be compared with all."""
     if loss.sizes == ():
-        return loss.function in _PER_ELEMENT_LOSSES
+        return loss.function in PER_ELEMENT_LOSSES
     reached, is_averaged = {loss.name} if loss.sizes == sizes else set(), False
     for node in nodes.values():
         if not reached.isdisjoint(node.operands):

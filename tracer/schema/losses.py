@@ -1,0 +1,33 @@
+"""Records of losses that are computed outside of compiled code; `stepscope.tracer.schema.records` names them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from stepscope.tracer.schema.record import Record
+
+
+@dataclass(frozen=True)
+class LossPath(Record):
+    """How a tensor of which `torch.autograd.backward` computes gradients was computed from a result of compiled code.
+
+    The paths of the first calls are recorded, each once; of several paths from the same result, one of the shortest."""
+
+    KIND: ClassVar[str] = "loss_path"
+    TABLE: ClassVar[str | None] = "loss_paths"
+
+    thread: int
+    """The native id of the thread that calls `backward`."""
+    start_ns: int
+    size: list[int]
+    """The size of the result of compiled code."""
+    nodes: list[str]
+    """The names of the nodes of autograd from the result to the tensor, such as ``LogSoftmaxBackward0``."""
+    sizes: list[list[int]]
+    """For each node, the size of what it computed in the forward pass."""
+    operands: list[int]
+    """For each node, the number of its inputs that require gradients."""
+    file: str | None
+    """The place in the program that calls `backward`."""
+    line: int | None
