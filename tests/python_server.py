@@ -9,11 +9,13 @@ interpreter: ``-c CODE``, ``-m MODULE`` or a file, and the arguments), `environm
 paths `stdout` and `stderr`. Answers each with a line: the child's return code, or null after `timeout_s`.
 
 What a child starts with the same interpreter is forked as well, so `stepscope run` has a program that is imported, too.
+The ranks that torchrun starts are forked from a process beside it: `Nursery`.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import importlib.util
 import json
@@ -25,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import types
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -57,23 +60,35 @@ from tests.python_processes import can_fork
 _ENVIRONMENT = dict(os.environ)
 _EXIT = os._exit
 """Not what a recorder has put in its place."""
+LAUNCHER = ["-m", "torch.distributed.run"]
+_SET_CHILD_SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER of sys/prctl.h."""
 
 
 class ForkingPopen(subprocess.Popen[Any]):
     """A `Popen` whose child is forked from this process if it would run the same interpreter.
 
-    A child that is to have another user, mask, session or process group is not: torchrun's ranks would be forked from a
-    process with threads, which may hold locks."""
+    A child that is to have another user, mask or process group is not; one that is to have a session of its own, as
+    torchrun's ranks, is forked by `nursery`, because torchrun has threads, which may hold locks."""
+
+    nursery: Nursery | None = None
 
     def _execute_child(self, args: Any, executable: Any, *rest: Any) -> None:
         preexec_fn, _, _, cwd, env, _, _, shell, *pipes = rest[:14]
         p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite = pipes
-        _, *identity = rest[14:]
-        is_special = any(value not in (None, False, -1) for value in identity)
+        _, gid, gids, uid, umask, has_session, *group = rest[14:]
+        is_special = any(value not in (None, False, -1) for value in (gid, gids, uid, umask, *group))
+        is_special = is_special or (has_session and self.nursery is None)
         environment = dict(os.environ if env is None else env)
         is_plain = not (executable or preexec_fn or shell or isinstance(args, str) or is_special)
         if not is_plain or not can_fork(args, environment, _ENVIRONMENT):
             super()._execute_child(args, executable, *rest)  # type: ignore[misc]
+            return
+        if has_session:
+            assert self.nursery is not None
+            self.pid = self.nursery.bear(args[1:], environment, cwd, (p2cread, c2pwrite, errwrite))
+            self._child_created = True
+            self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
             return
         self.pid = fork()
         if self.pid == 0:
@@ -83,6 +98,60 @@ class ForkingPopen(subprocess.Popen[Any]):
             become(args[1:], environment, cwd, (p2cread, c2pwrite, errwrite))
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+
+class Nursery:
+    """A process without threads, which forks the programs that a launcher of ranks starts in sessions of their own.
+
+    It is started before the launcher's first statement. A program's parent ends at once, so that the launcher adopts
+    the program and can wait for it."""
+
+    def __init__(self) -> None:
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        launcher = os.getpid()
+        self._nursery, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        with theirs:
+            if fork() == 0:
+                self._nursery.close()
+                _bear_asked(theirs, launcher)
+
+    def bear(
+        self, command: Sequence[str], environment: Mapping[str, str], folder: str | None, streams: Sequence[int]
+    ) -> int:
+        """Start `python COMMAND` with the standard streams, of which -1 are the launcher's; return its process id."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        request = json.dumps([[str(word) for word in command], dict(environment), folder or os.getcwd()])
+        descriptors = [number if stream == -1 else stream for number, stream in enumerate(streams)]
+        socket.send_fds(self._nursery, [request.encode()], descriptors)
+        pid = int(self._nursery.recv(64))
+        assert self._nursery.recv(64) == b"adopted"
+        return pid
+
+
+def _bear_asked(asked: socket.socket, launcher: int) -> NoReturn:
+    """Fork a program for each request, until the launcher has ended."""
+    while True:
+        request, streams, *_ = socket.recv_fds(asked, 1 << 20, 3)
+        if not request:
+            _EXIT(0)
+        between = os.fork()
+        if between == 0:
+            pid = os.fork()
+            if pid == 0:
+                asked.close()
+                while os.getppid() != launcher:
+                    time.sleep(0.001)
+                os.setsid()
+                forget_handlers()
+                command, environment, folder = json.loads(request)
+                become(command, environment, folder, streams)
+            asked.send(str(pid).encode())
+            _EXIT(0)
+        os.waitpid(between, 0)
+        for stream in streams:
+            os.close(stream)
+        asked.send(b"adopted")
 
 
 def fork() -> int:
@@ -113,6 +182,7 @@ def become(
     if folder is not None:
         os.chdir(folder)
     subprocess.Popen = ForkingPopen  # type: ignore[misc]
+    ForkingPopen.nursery = Nursery() if list(command[:2]) == LAUNCHER else None
     gc.set_threshold(*_THRESHOLD)
     code = 0
     try:
