@@ -61,6 +61,22 @@ def test_each_prediction_is_combined_with_all_targets(loss: Loss, function: str,
     assert pair[3].startswith("s") if is_dynamic else pair[3] == str(N)
 
 
+def huber(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    error = model(x) - y
+    size = error.abs()
+    return torch.where(size < 1, 0.5 * error * error, size - 0.5).mean()
+
+
+def quantile(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    error = y - model(x)
+    return torch.max(0.9 * error, -0.1 * error).mean()
+
+
+@pytest.mark.parametrize("loss", [huber, quantile])
+def test_a_loss_that_is_written_out_combines_all(loss: Loss) -> None:
+    assert [one[:3] for one in found(loss, 1, torch.randn(N))] == [("all pairs", "-", "linear")]
+
+
 def ranking(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     score: Tensor = model(x)
     return F.relu(1 - (score - score.squeeze(1)) * (y[:, None] - y).sign()).mean()

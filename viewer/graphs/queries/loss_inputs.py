@@ -28,6 +28,24 @@ PER_ELEMENT_LOSSES = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"}
 _CROSSING = PER_ELEMENT_LOSSES | {"-", "sub"}
 _ERRORS = {"pow", "**", "square", "abs", "*", "/", "mul", "div"}
 """Functions between a difference and the mean of its elements in losses of pairs of a prediction and a target."""
+_ERRORS_OF_CASES = _ERRORS | {
+    "where",
+    "maximum",
+    "max",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "+",
+    "-",
+    "add",
+    "sub",
+}
+"""Functions that such losses combine several results of the difference by, as those of Huber and of quantiles do."""
 Mistake = Literal["all pairs", "probabilities", "no logarithm"]
 """``all pairs``: each prediction is combined with all targets; ``probabilities``: the loss applies softmax or sigmoid
 again; ``no logarithm``: the loss expects logarithms of probabilities."""
@@ -144,7 +162,8 @@ def _is_averaged(loss: Node, prediction: Node, nodes: Nodes, sizes: tuple[str, .
     reached, is_averaged = {loss.name} if loss.sizes == sizes else set(), False
     for node in nodes.values():
         if not reached.isdisjoint(node.operands):
-            if node.sizes == sizes and len(node.operands) == 1 and node.function in _ERRORS:
+            is_of_errors = len(node.operands) == 1 or reached.issuperset(node.operands)
+            if node.sizes == sizes and is_of_errors and node.function in _ERRORS_OF_CASES:
                 reached.add(node.name)
             is_averaged |= node.sizes == () and _WHOLE.search(node.text) is not None
         elif node.sizes == sizes and node.name not in reached and prediction in _before(node, nodes):
