@@ -17,10 +17,14 @@ _COMPILED = ("__compiled_fn", "__resume_at")
 
 
 def program_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame that is not of an installed package, such as a progress bar, or None."""
-    while frame is not None and _is_installed(frame.f_code.co_filename):
+    """Return the innermost frame that is not of an installed package, such as a progress bar, or None.
+
+    Under Python 3.11, what called a frame may be no frame while Dynamo runs the code that it has made of it."""
+    while frame is not None and hasattr(frame, "f_code"):
+        if not _is_installed(frame.f_code.co_filename):
+            return frame
         frame = frame.f_back
-    return frame
+    return None
 
 
 def is_script(frame: FrameType) -> bool:

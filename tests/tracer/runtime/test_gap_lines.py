@@ -169,6 +169,11 @@ def test_an_instruction_without_a_line_is_at_the_line_before() -> None:
         assert place_of(frame) == (("/src/train.py", line, "loop"),)
 
 
+def test_what_called_a_frame_may_be_no_frame() -> None:
+    cell: Any = (lambda: sink).__closure__ if (sink := 1) else None
+    assert place_of(cell[0]) == ()
+
+
 def test_a_place_has_only_lines_of_the_program() -> None:
     scope: dict[str, Any] = {"frame": lambda: place_of(sys._getframe(1))}
     exec(compile("def bar():\n    return frame()\n", INSTALLED, "exec"), scope)

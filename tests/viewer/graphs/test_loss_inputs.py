@@ -62,13 +62,13 @@ def test_each_prediction_is_combined_with_all_targets(loss: Loss, function: str,
 
 
 def huber(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    error = model(x) - y
+    error: Tensor = model(x) - y
     size = error.abs()
     return torch.where(size < 1, 0.5 * error * error, size - 0.5).mean()
 
 
 def quantile(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    error = y - model(x)
+    error: Tensor = y - model(x)
     return torch.max(0.9 * error, -0.1 * error).mean()
 
 

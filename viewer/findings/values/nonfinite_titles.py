@@ -10,11 +10,13 @@ from stepscope.viewer.findings.evidence import open_buffer, program_name
 from stepscope.viewer.findings.values import describe as text
 from stepscope.viewer.findings.values.operations import (
     Bad,
+    fused,
     makes_no_nan,
     operation,
     operators,
     overflows,
     place,
+    places,
     short_dtype,
     source_line,
 )
@@ -87,7 +89,9 @@ class Told:
         is_both = " and " in words
         are, come = ("are", "come") if is_both else ("is", "comes")
         if case.how == "came in":
-            first_use = "no recorded launch uses it" if hop.argument.argument < 0 else f"it is first used in {op}{at}"
+            first_use = f"it is first used in {self._all_of(hop)}"
+            if hop.argument.argument < 0:
+                first_use = "no recorded launch uses it"
             first_use += ", whose kernel tests for NaN and propagates none" if self.tracer.stops(hop) else ""
             return f"{words} {'enter' if is_both else 'enters'} with {self._came_in(hop)} in {steps}: {first_use}"
         if not written:
@@ -353,6 +357,12 @@ class Told:
         """Return the line of the model that a launch computes, or its kernel if the line is unknown."""
         site, line = self.tracer.site(hop.flow.site), place(self._line(hop))
         return line or (f" ({site.kernel})" if site.kernel != self._name(hop) else "")
+
+    def _all_of(self, hop: Hop) -> str:
+        """Return all that the launch computes, with all lines, because each of them may be what reads an input."""
+        site = self.tracer.site(hop.flow.site)
+        operators, lines = fused(site), places(site)
+        return f"{operators}{lines}" if lines and operators != operation(site) else f"{self._name(hop)}{self._at(hop)}"
 
     def _bad(self, hop: Hop) -> Bad:
         """Return what the launch made: the NaN, or the infinity."""

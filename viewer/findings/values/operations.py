@@ -131,7 +131,7 @@ def places(site: SiteRow) -> str:
     files: dict[str, list[int]] = {}
     for file, line in lines[:_MOST_NAMED]:
         files.setdefault(file, []).append(line)
-    found = [f"{file}:{', '.join(map(str, of_file))}" for file, of_file in files.items()]
+    found = [f"{file}:{', '.join(map(str, sorted(of_file)))}" for file, of_file in files.items()]
     return f" ({' and '.join([*found, *rest])})" if found else ""
 
 
