@@ -1,7 +1,7 @@
 """Records how long the program waits for batches of a DataLoader: graphs do not run in this time.
 
-All iterators of loaders share one `__next__` (torch/utils/data/dataloader.py). Only long waits become records, so that
-a loader that keeps up costs two readings of the clock for each batch.
+All iterators of loaders share one `__next__`, and `DataLoader.__iter__` makes them (torch/utils/data/dataloader.py).
+Only long waits become records, so that a loader that keeps up costs two readings of the clock for each batch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stepscope.tracer.inductor.wrapped_functions import WrappedFunctions
 from stepscope.tracer.runtime.program_frames import is_script, program_frame
 from stepscope.tracer.schema.steps import DataWait
 
-ITERATOR = "torch.utils.data.dataloader", "_BaseDataLoaderIter"
+MODULE, ITERATOR = "torch.utils.data.dataloader", "_BaseDataLoaderIter"
 LEAST_NS = 1_000_000
 """Shortest wait that is recorded."""
 
@@ -39,33 +39,40 @@ class DataWaits:
 
     def attach(self) -> None:
         """Wrap the iterators; does nothing before their module is imported, nor a second time."""
-        module: Any = compat.loaded(*ITERATOR)
+        module: Any = compat.loaded(MODULE, ITERATOR)
         if module is not None and not self._wrapped:
-            self._wrapped.wrap(getattr(module, ITERATOR[1]), "__next__", self._timing)
+            self._wrapped.wrap(getattr(module, ITERATOR), "__next__", self._timing)
+            self._wrapped.wrap(module.DataLoader, "__iter__", self._timing)
 
     def detach(self) -> None:
         self._wrapped.restore()
 
     def _timing(self, original: Any) -> Any:
         @functools.wraps(original)
-        def timed_next(iterator: Any) -> Any:
+        def timed(owner: Any) -> Any:
+            yielded = getattr(owner, "_num_yielded", None)
             started = perf_counter_ns()
             try:
-                return original(iterator)
+                return original(owner)
             finally:
                 took = perf_counter_ns() - started
                 if took >= LEAST_NS and self._wrapped:
-                    self._tell(iterator, started, took, sys._getframe(1))
+                    self._tell(owner, yielded, started, took, sys._getframe(1))
 
-        return compat.left_to_python(timed_next, original)
+        return compat.left_to_python(timed, original)
 
-    def _tell(self, iterator: Any, started: int, took: int, frame: FrameType) -> None:
+    def _tell(self, owner: Any, yielded: int | None, started: int, took: int, frame: FrameType) -> None:
+        """Record a wait of a loader, of which `yielded` is None, or of an iterator that had yielded so many batches."""
         try:
-            workers = getattr(iterator, "_num_workers", None)
+            of = "" if yielded is None else "_"
+            workers, persist = (getattr(owner, of + name, None) for name in ("num_workers", "persistent_workers"))
+            begins: Any = {None: "workers", 0: "batch"}.get(yielded) if workers and not persist else None
+            if yielded is None and begins is None:  # no worker was started
+                return
             thread = threading.get_native_id()
             found = program_frame(frame)
             frame = found if found is not None and not is_script(found) else frame
             place = frame.f_code.co_filename, frame.f_lineno
-            self._sink.data_wait(DataWait(thread, started, took, workers, *place))
+            self._sink.data_wait(DataWait(thread, started, took, workers, *place, begins))
         except Exception as error:
             self._sink.failed("waits for data", error)

@@ -74,7 +74,11 @@ PRIVATE_NAMES = (
     PrivateName("torch._inductor.package", _CALLED),
     PrivateName("torch.nn.utils.clip_grad", _CLIPPING, ("_clip_grads_with_norm_",)),
     PrivateName("torch.amp.grad_scaler.GradScaler", _CLIPPING, ("_unscale_grads_",)),
-    PrivateName("torch.utils.data.dataloader._BaseDataLoaderIter", _DATA, ("__next__", "_num_workers")),
+    PrivateName(
+        "torch.utils.data.dataloader._BaseDataLoaderIter",
+        _DATA,
+        ("__next__", "_num_workers", "_num_yielded", "_persistent_workers"),
+    ),
     PrivateName("torch._inductor.select_algorithm.AlgorithmSelectorCache", _AUTOTUNING, ("__call__", "benchmark")),
     PrivateName("torch._inductor.ir.ChoiceCaller", _AUTOTUNING, ("info_dict",)),
     PrivateName("torch.autograd.profiler", _PROFILE, ("_is_profiler_enabled",)),

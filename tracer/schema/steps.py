@@ -61,6 +61,9 @@ class DataWait(Record):
     file: str | None
     """The place in the program that asked for the batch, outside of installed packages if there is one."""
     line: int | None
+    begins: Literal["workers", "batch"] | None = None
+    """``workers`` if the loader started its worker processes in this time, ``batch`` if they made their first batch;
+    None for other waits, for loaders without workers or with persistent ones, and in older logs."""
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,16 @@ def test_a_wait_is_at_the_line_of_the_program_behind_a_progress_bar(waits: list[
     assert all(wait.duration_ns >= 2_000_000 for wait in waits[:4])
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_that_are_started_again(waits: list[DataWait], persistent: bool) -> None:
+    loader = DataLoader(Slow(True), num_workers=1, persistent_workers=persistent)
+    for _ in range(3):
+        assert len(list(loader)) == 4
+    begun = [wait.begins for wait in waits if wait.begins]
+    assert begun.count("workers") == begun.count("batch") == (0 if persistent else 3)
+    assert {wait.workers for wait in waits} == {1}
+
+
 def test_an_error_of_the_dataset_is_the_programs_own(waits: list[DataWait]) -> None:
     with pytest.raises(KeyError, match="no such sample"):
         list(DataLoader(Slow(False)))

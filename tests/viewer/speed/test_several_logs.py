@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -33,6 +33,7 @@ def steps_of(
     after_ms: int = 1,
     workers: int | None = 0,
     waits: dict[tuple[int, str], int] | None = None,
+    begins: Sequence[Literal["workers", "batch"] | None] = (None,) * 10,
 ) -> LogBuilder:
     """Ten steps that begin with waits, (thread, file) -> ms, and end with one call and `after_ms` after it."""
     log = LogBuilder().record(run(guesses_steps=True, rank=rank, world_size=None if rank is None else 64))
@@ -40,7 +41,7 @@ def steps_of(
     for step in range(10):
         begin = MONOTONIC_NS + step * step_ms * MS
         for (thread, file), lasts in (waits or {}).items():
-            log.record(DataWait(thread, begin, lasts * MS, workers, file, 7))
+            log.record(DataWait(thread, begin, lasts * MS, workers, file, 7, begins[step]))
         start = begin + (step_ms - call_ms - after_ms) * MS
         calls = Calls([step], [0], [0], [step], [MAIN], [None], [start], [call_ms * MS], [1], ["ok"])
         log.record(Launches(calls, [0], [start], [start + kernel_us * 1000]))
@@ -178,3 +179,16 @@ def test_the_workers_of_the_loader_are_told(opened: Open, workers: int | None, t
     trace = opened(steps_of(None, workers=workers, waits={(MAIN, "/src/train.py"): 3}))
     (found,) = [one for one in all_findings(trace) if one.kind == "data_waits"]
     assert found.proof == told
+
+
+@pytest.mark.parametrize("began", [1, 2, 9])
+def test_workers_that_are_started_again_are_told_in_place_of_waits(opened: Open, began: int) -> None:
+    begins: list[Literal["batch"] | None] = [*[None] * (10 - began), *["batch"] * began]  # type: ignore[list-item]
+    log = steps_of(None, step_ms=100, workers=3, waits={(MAIN, "/src/train.py"): 90}, begins=begins)
+    found = {one.kind: one for one in all_findings(opened(log))}
+    assert ("restarted_workers" in found) == (began > 1)
+    assert ("data_waits" in found) == (began < 9)
+    if began > 1:
+        title = found["restarted_workers"].title
+        assert title.startswith(f"Starting the workers of a DataLoader (train.py:7) again {began} times takes ")
+        assert found["restarted_workers"].severity == ("warning" if began == 9 else "info")

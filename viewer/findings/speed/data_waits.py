@@ -2,7 +2,8 @@
 Typical steps are those of medium duration in which nothing was compiled; there must be four. The finding is a warning
 from 30 % on. If the loader has no worker processes, the program itself makes the batch in this time; the finding then
 names the line in which at least half of the samples of this time are, if the recorder took eight or more, or says that
-the time passes in Python code up to this line, if the thread could mostly not be seen before. Waits of threads other
+the time passes in Python code up to this line, if the thread could mostly not be seen before. Where most of this time
+goes to workers that are started again, the finding is of the kind restarted_workers instead. Waits of threads other
 than that in which a step begins do not count: they fetch batches while graphs run."""
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from stepscope.viewer.findings.speed.costs import (
     step_page,
 )
 from stepscope.viewer.findings.speed.hot_lines import mostly, samples_text
+from stepscope.viewer.findings.speed.restarted_workers import costly_restarts
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.speed.queries.data_waits import DataWaitRow, longest_waits, waits_of
 from stepscope.viewer.speed.queries.gap_lines import HotLine, hot_line
@@ -38,11 +40,12 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _slow(evidence: Evidence) -> Iterator[Slowness]:
+    restarted = {one.log for one in costly_restarts(evidence)}
     for run in steady_runs(evidence):
         waited = sum(part.duration_ns for part in run.parts if part.kind == "data")
         if is_costly(waited, run.typical_ns):
             most = longest_waits(evidence.trace, run.log, steady_steps(evidence, run).spans)
-            if most is not None:
+            if most is not None and not (most.are_of_restarts and run.log in restarted):
                 yield Slowness(most, run, waited, partial(_finding, evidence, run, waited, most))
 
 
