@@ -5,6 +5,7 @@ HOW: the operator that raises is called by a ``python`` or by a ``cpp`` wrapper.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,18 @@ def load() -> None:
         flags = ["-O0", "-shared", "-fPIC", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
         standard = "-std=c++20" if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12) else "-std=c++17"
         subprocess.run(
-            ["g++", standard, *flags, str(source), *includes, *libraries, "-lc10", "-ltorch_cpu", "-o", str(library)],
+            [
+                os.environ.get("CXX", "g++"),
+                standard,
+                *flags,
+                str(source),
+                *includes,
+                *libraries,
+                "-lc10",
+                "-ltorch_cpu",
+                "-o",
+                str(library),
+            ],
             check=True,
         )
     torch.ops.load_library(library)  # type: ignore[no-untyped-call]
