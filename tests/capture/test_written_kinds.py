@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import sys
@@ -367,8 +368,9 @@ def ours(folder: Path) -> list[LogRecord]:
     return [record for record in found if (record.artifact or "").startswith("stepscope_")]
 
 
+@functools.cache
 def schema(name: str) -> dict[str, Any]:
-    """As it is published, and no field besides."""
+    """As it is published, and no field besides; its own check takes seconds."""
     read: dict[str, Any] = json.loads((ROOT / "docs" / f"{name}.schema.json").read_text())
     for part in (read if name == "summary" else {}, *read["$defs"].values()):
         if "properties" in part:
