@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
+from tests import python_processes
 from tests.browser.conftest import Visit, serving
 from tests.browser.walk import clicks_to
 
@@ -34,7 +34,7 @@ if not CASES.is_dir():
 
 def record(case: str, folder: Path) -> Trace:
     command = [sys.executable, "-m", "stepscope", "run", "--level", "values", "--out", str(folder), "--"]
-    done = subprocess.run([*command, str(CASES / f"{case}.py")], capture_output=True, text=True, timeout=500)
+    done = python_processes.run([*command, CASES / f"{case}.py"], timeout=500)
     assert done.returncode == 0, done.stderr
     return open_trace(folder)
 
