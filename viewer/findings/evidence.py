@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -16,14 +17,14 @@ from stepscope.viewer.overview.queries.damage import whole_log_problems
 from stepscope.viewer.overview.queries.runs import has_exports, has_recorder, list_runs
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import known_name
+from stepscope.viewer.text.formats import basename, known_name
 from stepscope.viewer.values.queries.buffers import buffer_names
 from stepscope.viewer.web.addresses import slug
 
 Timed = tuple[int, Finding]
 """(unix ns, finding), to sort findings by time."""
 
-MOST_EXAMPLES = 8
+MOST_EXAMPLES, MOST_CALLERS = 8, 3
 _MOST_NAMES = 4
 _ADDRESS = re.compile(r"\d{6,}")
 T = TypeVar("T")
@@ -127,6 +128,11 @@ def recompiles_page(event: CompileEvent) -> str:
 def place_of(event: CompileEvent) -> dict[str, Any]:
     """Return the page, the rank, the source line and the log of a finding about the compile of `event`."""
     return {"page": compile_page(event.log, event.compile_id), **attributes(event, "rank", "source", "log")}
+
+
+def called_at(lines: Iterable[SourceLine]) -> list[str]:
+    """Return a line of proof for each of the first lines of the program that called something."""
+    return [f"It was called at {basename(one.file)}:{one.line}: {one.code}" for one in islice(lines, MOST_CALLERS)]
 
 
 def as_subject(name: str) -> str:

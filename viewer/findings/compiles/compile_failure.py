@@ -17,6 +17,7 @@ from stepscope.viewer.findings.evidence import (
     Evidence,
     Timed,
     alike_in_logs,
+    called_at,
     grouped,
     in_logs,
     logs_of,
@@ -26,10 +27,8 @@ from stepscope.viewer.findings.evidence import (
 )
 from stepscope.viewer.ingest.torch_trace.kinds import NO_ID
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.text.formats import basename
 
 SUMMARY = "A compile failed"
-MOST_CALLS = 3
 REFUSED, IN_VAIN = 2, 3
 """Numbers of failed compiles of a function from which on the finding is a warning at least: if an operator refused the
 inputs, and otherwise."""
@@ -56,7 +55,7 @@ def _finding(group: list[CompileEvent], fate: Fate, logs: int, nodes: dict[tuple
     is_in_vain = first.status != "unfinished" and len(group) >= (REFUSED if first.is_refused else IN_VAIN)
     proof = [f"Inductor failed while it was compiling {node.target}."] if node else []
     calls = dict.fromkeys(call for event in group if (call := event.call) is not None)
-    proof += [f"It was called at {basename(one.file)}:{one.line}: {one.code}" for one in [*calls][:MOST_CALLS]]
+    proof += called_at(calls)
     if first.is_refused and fate == "went on":
         proof.append(
             "The program caught the exception. An operator refused its inputs, as it probably does in eager mode."

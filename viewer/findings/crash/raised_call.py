@@ -16,6 +16,7 @@ from stepscope.viewer.findings.evidence import (
     Evidence,
     Timed,
     attributes,
+    called_at,
     grouped,
     in_logs,
     logs_of,
@@ -28,10 +29,8 @@ from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import basename
 
 SUMMARY = "A call of compiled code raised an exception"
-MOST_CALLERS = 3
 _ASSERTED = re.compile(r"assert_(?:size_stride|tensor_metadata|alignment)\((\w+)")
 _CAUSES = (
     ("index out of bounds", re.compile(r"index(?:es)? out of (?:bounds|range)|out of bounds", re.IGNORECASE)),
@@ -95,7 +94,7 @@ def _finding(evidence: Evidence, group: list[_Told]) -> Timed:
             "caller": callers[0].place if callers else None,
             "ended_the_program": is_end,
         },
-        proof=_proof(row, [caller for caller in callers if caller != source][:MOST_CALLERS]),
+        proof=_proof(row, [caller for caller in callers if caller != source]),
         links=[ProofLink(f"open launch {row.launch}", page)] if row.launch is not None else [],
         page=page,
         rank=evidence.rank_of(row.log),
@@ -141,4 +140,4 @@ def operator_that_raised(site: SiteRow, cause: str) -> str:
 
 def _proof(row: RaisedCallRow, callers: list[SourceLine]) -> list[str]:
     lines = [f"The generated code stopped at {row.statement}"] if row.statement is not None else []
-    return lines + [f"It was called at {basename(one.file)}:{one.line}: {one.code}" for one in callers]
+    return lines + called_at(callers)
