@@ -243,8 +243,8 @@ def test_a_view_that_keeps_a_storage(opened: Open, tensor_bytes: int | None, is_
     left = growth(losses(range(4)), ["list of 4 in keep of __main__"], tensor_bytes=tensor_bytes)
     (finding,) = all_findings(opened(training(5, keep=99).record(left)))
     told = (
-        f"Only views of {tensor_bytes} B are left of each storage of buf2, which has 64 B; a clone() of them would let"
-        " the storage be freed"
+        f"Views that need only {tensor_bytes} B keep each storage of buf2 alive, which has 64 B; a clone() of them"
+        " would let the storage be freed"
     )
     assert finding.proof[1:] == ([told] if is_told else [])
 

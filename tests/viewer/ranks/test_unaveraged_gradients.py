@@ -42,7 +42,7 @@ def test_ranks_that_drift_apart(tmp_path: Path) -> None:
         " 2 ranks after 5 steps of SGD (train.py:12)"
     )
     assert finding.proof[-1].startswith(
-        "In place of the module, call its DistributedDataParallel (train.py:30). It may"
+        "Call the DistributedDataParallel, not the module that it wraps (train.py:30). It may"
     )
     assert finding.source is not None
     assert (finding.severity, finding.source.line, finding.log) == ("warning", 30, None)
@@ -50,7 +50,7 @@ def test_ranks_that_drift_apart(tmp_path: Path) -> None:
 
 def test_several_lines_that_call_graphs_are_not_named(tmp_path: Path) -> None:
     (finding,) = found(tmp_path, {0: [told("a")], 1: [told("b")]}, 30, 31)
-    assert finding.proof[-1].startswith("In place of the module, call its DistributedDataParallel. It may")
+    assert finding.proof[-1].startswith("Call the DistributedDataParallel, not the module that it wraps. It may")
     assert finding.source is not None
     assert finding.source.line == 12
 

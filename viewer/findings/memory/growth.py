@@ -195,8 +195,8 @@ def _of_views(rows: Sequence[GrowthRow]) -> Iterator[str]:
         size = row.storage_bytes // row.storages
         if row.tensor_bytes and row.tensor_bytes * VIEW_SHARE <= size:
             yield (
-                f"Only views of {format_bytes(row.tensor_bytes)} are left of each storage of {row.buffer}, which has"
-                f" {format_bytes(size)}; a clone() of them would let the storage be freed"
+                f"Views that need only {format_bytes(row.tensor_bytes)} keep each storage of {row.buffer} alive, which"
+                f" has {format_bytes(size)}; a clone() of them would let the storage be freed"
             )
 
 

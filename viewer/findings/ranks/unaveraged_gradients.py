@@ -36,8 +36,8 @@ def _finding(evidence: Evidence, one: Drift) -> Timed:
         proof=[
             "It averages the gradients of a backward pass only if its own forward ran before; the forward of the"
             " wrapped module does not count.",
-            f"In place of the module, call its DistributedDataParallel{place(one.call)}. It may wrap what torch.compile"
-            " returns.",
+            f"Call the DistributedDataParallel, not the module that it wraps{place(one.call)}. It may wrap what"
+            " torch.compile returns.",
         ],
         rule=rule_of(__doc__),
         evidence={"optimizer": first.name, "steps": first.steps, "module": first.module, "logs": one.logs},
