@@ -31,6 +31,8 @@ one_hot = F.one_hot(classes, 3).float()
 predict, classify = torch.compile(nn.Linear(8, 1)), torch.compile(nn.Linear(8, 3))
 probable = torch.compile(Probabilities())
 head = nn.Linear(3, 1)
+other = torch.compile(nn.Sequential(nn.Linear(8, 3), nn.LogSoftmax(dim=1)))
+optimizer = torch.optim.SGD(head.parameters())
 recorder = stepscope.trace(sys.argv[1])
 recorder.start()
 """
@@ -58,21 +60,22 @@ RIGHT = [
     "loss = ((predict(x) - y).pow(2) * (x @ x.T)).mean()",
     "loss = (predict(x) * y).mean()",
     "loss = (predict(x) - y).abs().sum(1).min()",
+    "p = predict(x); loss = (p - y).abs().mean() - 0.5 * (p - p.T).abs().mean()",
+    "o = other(x); p = probable(x); loss = F.nll_loss(o, classes) + (p * p).sum()",
     "loss = F.cross_entropy(classify(x), classes)",
     "loss = F.nll_loss(classify(x).log_softmax(1), classes)",
     "loss = F.nll_loss(probable(x).log(), classes)",
     "loss = F.binary_cross_entropy(classify(x).sigmoid(), one_hot)",
     "loss = F.nll_loss(classify(x), classes, reduction='none').sum()",
     "loss = F.cross_entropy(probable(x) / 0.05, classes)",
-    "p = probable(x); loss = F.cross_entropy(p @ torch.eye(3), classes)",
     "loss = F.mse_loss(head(classify(x)), y[:, None])",
 ]
 
 
-def found(folder: Path, losses: list[str]) -> list[tuple[int | None, str]]:
-    """Record a program of these losses, and return the lines and mistakes that are found."""
+def found(folder: Path, losses: list[str]) -> list[tuple[tuple[int, int] | None, str]]:
+    """Record a program of these losses; return the loss, its line, and the mistake of what is found."""
     program = folder / "program.py"
-    text = BEGIN + "".join(f"{loss}\nloss.backward()\n" for loss in losses) + "recorder.stop()\n"
+    text = BEGIN + "".join(f"{loss}\noptimizer.zero_grad()\nloss.backward()\n" for loss in losses) + "recorder.stop()\n"
     program.write_text(text, "utf-8")
     command = [sys.executable, program, folder / "logs"]
     python_processes.run(command, env=clean_environment(folder / "cache"), timeout=300, check=True)
@@ -82,16 +85,13 @@ def found(folder: Path, losses: list[str]) -> list[tuple[int | None, str]]:
         mistakes = [*eager_losses(trace)]
     assert len(told) == len(mistakes)
     first = BEGIN.count("\n") + 1
-    lines = [one.source.line if one.source else 0 for one in mistakes]
-    return [
-        ((line - first) // 2, f"{one.mistake}: {one.loss} of {one.given}")
-        for line, one in zip(lines, mistakes, strict=True)
-    ]
+    parts = [divmod(one.source.line - first, 3) if one.source else None for one in mistakes]
+    return [(part, f"{one.mistake}: {one.loss} of {one.given}") for part, one in zip(parts, mistakes, strict=True)]
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_loss_gets_what_it_does_not_expect(tmp_path: Path) -> None:
-    assert found(tmp_path, [*WRONG]) == [*enumerate(WRONG.values())]
+    assert found(tmp_path, [*WRONG]) == [((number, 0), mistake) for number, mistake in enumerate(WRONG.values())]
 
 
 def test_a_loss_gets_what_it_expects(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any
 
@@ -17,7 +18,7 @@ from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.losses import LossPath
 
 MOST_CALLS = 16
-"""Number of first calls of `backward` that are looked at."""
+"""Number of first backward passes that are looked at."""
 MOST_NODES, MOST_LENGTH, MOST_PATHS = 512, 16, 8
 """Largest number of nodes that are visited in a call, of nodes on a path, and of paths that are noted in a call."""
 COMPILED = "CompiledFunctionBackward"
@@ -27,75 +28,89 @@ Path = tuple[Any, ...]
 
 
 class LossPaths:
-    """Wraps `torch.autograd.backward`, which `Tensor.backward` calls, while it is attached, and writes a record of each
-    new path from a result of compiled code to the tensor that it is called for."""
+    """Wraps what `torch.autograd.backward` and `torch.autograd.grad` call while it is attached, and writes a record of
+    each new path from a result of compiled code to a tensor that they are called for."""
 
     def __init__(self, write: Callable[[LossPath], None], failed: Callable[[str, BaseException], None]) -> None:
         self._write, self._failed = write, failed
         self._wrapped = WrappedFunctions()
+        self._begin()
+
+    def _begin(self) -> None:
         self._left = MOST_CALLS
         self._told: set[object] = set()
 
     def attach(self) -> None:
         if not self._wrapped:
-            self._wrapped.wrap(torch.autograd, "backward", self._noting)
+            self._wrapped.wrap(torch.autograd, "_engine_run_backward", self._noting)
 
     def detach(self) -> None:
         self._wrapped.restore()
+
+    def after_fork(self) -> None:
+        """Begin anew in a forked child, whose log has no paths yet."""
+        self._begin()
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         paths, note = self, compat.hidden(self._note)
 
         @functools.wraps(original, updated=())
-        def backward(*arguments: Any, **named: Any) -> Any:
+        def run_backward(tensors: Any, *arguments: Any, **named: Any) -> Any:
             if paths._left and paths._wrapped:
-                note(arguments, named)
-            return original(*arguments, **named)
+                note(tensors)
+            return original(tensors, *arguments, **named)
 
-        wrapper: Callable[..., Any] = compat.left_to_python(backward, original)
+        wrapper: Callable[..., Any] = compat.left_to_python(run_backward, original)
         return wrapper
 
-    def _note(self, arguments: Sequence[Any], named: dict[str, Any]) -> None:
+    def _note(self, tensors: Sequence[Any]) -> None:
         try:
             self._left -= 1
-            tensors = arguments[0] if arguments else named.get("tensors")
-            for tensor in [tensors] if isinstance(tensors, torch.Tensor) else tensors or ():
-                if tensor.grad_fn is not None:
+            for tensor in tensors:
+                # Classes of the program may handle the attribute themselves.
+                if type(tensor) is torch.Tensor and tensor.grad_fn is not None:
                     self._tell(tensor.grad_fn)
         except Exception as error:
             self._failed("paths to losses", error)
 
     def _tell(self, loss: Any) -> None:
-        for size, path in _paths(loss):
-            nodes, sizes = [node.name() for node in path], [_size(node) for node in path]
+        for (result, number), (path, uses) in _paths(loss).items():
+            size, known = _size(result, number), [_size(node) for node in path]
+            sizes = [one for one in known if one is not None]
+            nodes = [node.name() for node in path]
             operands = [sum(one is not None for one, _ in node.next_functions) for node in path]
             file, line = calling_place()
-            key = (tuple(size), *nodes, *map(tuple, sizes), file, line)
-            if key not in self._told:
+            key = (str((size, nodes, sizes)), file, line)
+            if size is not None and len(sizes) == len(path) and key not in self._told:
                 self._told.add(key)
                 thread = threading.get_native_id()
-                self._write(LossPath(thread, perf_counter_ns(), size, nodes, sizes, operands, file, line))
+                self._write(LossPath(thread, perf_counter_ns(), size, uses, nodes, sizes, operands, file, line))
 
 
-def _paths(loss: Any) -> Iterator[tuple[list[int], Path]]:
-    """Yield the size of each result of compiled code that a loss was computed from, and a shortest path from there."""
+def _paths(loss: Any) -> dict[tuple[Any, int], tuple[Path, int]]:
+    """Return a shortest path to a loss from each result of compiled code that it was computed from, which is a number
+    of a node, and how many nodes use the result."""
     waiting: deque[Path] = deque([(loss,)] if loss.name() != COMPILED else [])
     seen: set[Any] = {loss}
-    found: set[tuple[Any, int]] = set()
+    found: dict[tuple[Any, int], tuple[Path, int]] = {}
     while waiting and len(seen) < MOST_NODES:
         path = waiting.popleft()
         for node, number in path[0].next_functions:
             if node is None:
                 continue
             if node.name() == COMPILED:
-                if (node, number) not in found and len(found) < MOST_PATHS:
-                    found.add((node, number))
-                    yield _size(node, number), path
+                if (node, number) in found or len(found) < MOST_PATHS:
+                    first, uses = found.get((node, number), (path, 0))
+                    found[node, number] = first, uses + 1
             elif node not in seen and len(path) < MOST_LENGTH:
                 seen.add(node)
                 waiting.append((node, *path))
+    return found
 
 
-def _size(node: Any, number: int = 0) -> list[int]:
-    """Return the size of a result of a node's function in the forward pass."""
-    return [int(size) for size in node._input_metadata[number].shape]
+def _size(node: Any, number: int = 0) -> list[int] | None:
+    """Return the size of a result of a node's function in the forward pass; None if it is no list of numbers, as that
+    of a nested tensor."""
+    with suppress(Exception):
+        return [int(size) for size in node._input_metadata[number].shape]
+    return None

@@ -132,7 +132,8 @@ class OptimizerSteps:
 
     def after_fork(self) -> None:
         """Forget the steps of the parent, which tells of them."""
-        for watch in (self._gradients, self._cleared, self._missing, self._clipping, self._states, self._nonfinite):
+        told = self._gradients, self._cleared, self._missing, self._clipping, self._states, self._nonfinite
+        for watch in (*told, self._losses):
             watch.after_fork()
 
     def detach(self) -> None:

@@ -43,6 +43,7 @@ _PROFILE = "operators of profiled steps"
 _CALLED = "whether a program without compiles has called torch.compile"
 _HOOKS = "hooks that change after the compile"
 _AVERAGING = "gradients that DistributedDataParallel does not average"
+_LOSSES = "losses outside of compiled code"
 _CLIPPING = "gradients that are clipped too late or while they are scaled"
 
 PRIVATE_NAMES = (
@@ -128,7 +129,8 @@ PRIVATE_NAMES = (
     PrivateName("torch.utils._ordered_set.OrderedSet", RECORDING),
     PrivateName("torch._inductor.freezing.freeze", _FROZEN),
     PrivateName("torch._compile._disable_dynamo", _CLEARED),
-    PrivateName("torch.autograd.graph.Node", "losses outside of compiled code", ("_input_metadata",)),
+    PrivateName("torch.autograd", _LOSSES, ("_engine_run_backward",)),
+    PrivateName("torch.autograd.graph.Node", _LOSSES, ("_input_metadata",)),
     PrivateName("torch._guards.TracingContext", _FROZEN, ("try_get", "params_flat_unwrap_subclasses")),
     PrivateName("torch.nn.parallel.DistributedDataParallel", "replicated parameters", ("_comm_hooks",)),
     PrivateName(

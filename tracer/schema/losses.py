@@ -10,18 +10,21 @@ from stepscope.tracer.schema.record import Record
 
 @dataclass(frozen=True)
 class LossPath(Record):
-    """How a tensor of which `torch.autograd.backward` computes gradients was computed from a result of compiled code.
+    """How a tensor whose gradients a backward pass computes was computed from a result of compiled code.
 
-    The paths of the first calls are recorded, each once; of several paths from the same result, one of the shortest."""
+    The paths of the first backward passes are recorded, each once; of several paths from the same result, one of the
+    shortest."""
 
     KIND: ClassVar[str] = "loss_path"
     TABLE: ClassVar[str | None] = "loss_paths"
 
     thread: int
-    """The native id of the thread that calls `backward`."""
+    """The native id of the thread that calls `backward` or `torch.autograd.grad`."""
     start_ns: int
     size: list[int]
     """The size of the result of compiled code."""
+    uses: int
+    """The number of nodes of autograd that use the result."""
     nodes: list[str]
     """The names of the nodes of autograd from the result to the tensor, such as ``LogSoftmaxBackward0``."""
     sizes: list[list[int]]
@@ -29,5 +32,5 @@ class LossPath(Record):
     operands: list[int]
     """For each node, the number of its inputs that require gradients."""
     file: str | None
-    """The place in the program that calls `backward`."""
+    """The place in the program of that call."""
     line: int | None

@@ -281,7 +281,9 @@ CREATE TABLE eval_calls (            -- the first calls of Module.eval for modul
 );
 CREATE TABLE loss_paths (            -- how losses were computed from results of compiled code, outside of it
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT,
-    size VARCHAR, nodes VARCHAR, sizes VARCHAR, operands VARCHAR,   -- JSON lists
+    size VARCHAR,                    -- JSON list, of the result
+    uses BIGINT,                     -- nodes of autograd that use the result
+    nodes VARCHAR, sizes VARCHAR, operands VARCHAR,   -- JSON lists
     file VARCHAR, line BIGINT
 );
 CREATE TABLE call_sites (            -- lines of the program that call graphs

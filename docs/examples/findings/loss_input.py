@@ -2,8 +2,8 @@
 (64, 64), so that each prediction is pulled to the mean of all targets.
 
 $ stepscope run loss_input.py
-warning: The loss (loss_input.py:20) combines each prediction with all targets: sizes [64, 1] and [64] broadcast to
-[64, 64]
+warning: The loss (loss_input.py:20) combines each prediction with all targets: predictions of size [64, 1]
+broadcast to [64, 64]
 """
 
 import sys

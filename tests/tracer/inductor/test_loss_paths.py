@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -12,11 +13,12 @@ from stepscope.tracer.inductor import loss_paths
 from stepscope.tracer.inductor.loss_paths import LossPaths
 from stepscope.tracer.schema.losses import LossPath
 
-ORIGINAL = torch.autograd.backward
+AUTOGRAD: Any = torch.autograd
+ORIGINAL = AUTOGRAD._engine_run_backward
 
 
 class Paths:
-    """What is noted while `backward` is wrapped."""
+    """What is noted while backward passes are wrapped."""
 
     def __init__(self) -> None:
         self.told: list[LossPath] = []
@@ -30,7 +32,7 @@ def paths() -> Iterator[Paths]:
     one.watch.attach()
     yield one
     one.watch.detach()
-    assert torch.autograd.backward is ORIGINAL
+    assert AUTOGRAD._engine_run_backward is ORIGINAL
     assert one.failures == []
 
 
@@ -108,12 +110,63 @@ def test_compiled_code_may_call_it(paths: Paths) -> None:
     assert torch.equal(model.weight.grad, torch.full((1, 4), 5.0))
 
 
+def test_a_result_may_be_used_more_than_once(paths: Paths) -> None:
+    result = compiled()(torch.ones(5, 4))
+    ((result - 1).mean() + (result - result.T).abs().mean()).backward()
+    assert [path.uses for path in paths.told] == [3]
+
+
+def test_gradients_may_be_asked_for_by_others(paths: Paths) -> None:
+    model, weight = compiled(), torch.ones(2, requires_grad=True)
+    torch.autograd.grad(model(torch.ones(5, 4)).sum(), [*model.parameters()])
+    AUTOGRAD.backward(loss for loss in [(weight * 2).sum()])
+    torch.autograd.backward([torch.autograd.graph.get_gradient_edge((weight * 2).sum())])
+    assert torch.equal(weight.grad, torch.full((2,), 4.0))  # type: ignore[arg-type]
+    assert [path.nodes for path in paths.told] == [["SumBackward0"]]
+
+
+def test_a_class_of_the_program_is_left_alone(paths: Paths) -> None:
+    class Own(Tensor):
+        asked: ClassVar[list[str]] = []
+
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            cls.asked.append(getattr(func, "__name__", ""))
+            return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
+
+    asked = []
+    for _ in range(2):
+        Own.asked.clear()
+        loss = torch.ones(2, requires_grad=True).as_subclass(Own).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        asked.append([*Own.asked])
+        paths.watch.detach()
+    assert asked[0] == asked[1]
+    paths.watch.attach()
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_sizes_of_nested_tensors_are_left_out(paths: Paths) -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], requires_grad=True)
+    result = compiled()(torch.ones(1, 4)).reshape(())
+    (torch.nested.to_padded_tensor(nested * 2, 0.0).sum() * result).backward()
+    assert [path.size for path in paths.told] == [[1, 1]]
+
+
+def test_a_forked_child_begins_anew(paths: Paths) -> None:
+    model = compiled()
+    for _ in range(2):
+        model(torch.ones(5, 4)).sum().backward()
+        paths.watch.after_fork()
+    assert len(paths.told) == 2
+
+
 def test_a_wrapper_of_somebody_else_stays(paths: Paths) -> None:
-    ours = torch.autograd.backward
-    torch.autograd.backward = lambda *args, **named: ours(*args, **named)
-    theirs, model = torch.autograd.backward, compiled()
+    ours, model = AUTOGRAD._engine_run_backward, compiled()
+    theirs = lambda *args, **named: ours(*args, **named)  # noqa: E731
+    AUTOGRAD._engine_run_backward = theirs
     paths.watch.detach()
-    assert torch.autograd.backward is theirs
+    assert AUTOGRAD._engine_run_backward is theirs
     model(torch.ones(5, 4)).sum().backward()
     assert paths.told == []
-    torch.autograd.backward = ORIGINAL
+    AUTOGRAD._engine_run_backward = ORIGINAL

@@ -3,10 +3,12 @@
 each prediction belonged to all targets. In the second case, a function of torch.nn.functional that expects logits gets
 the results of softmax or sigmoid, which it applies itself. In the third case, a function that expects logarithms of
 probabilities gets the results of softmax, of sigmoid or of a linear layer. The graphs of Dynamo show losses in compiled
-code. Of losses outside of it, what autograd records between the result of compiled code and `backward()` shows the
-functions and sizes; the line is the only one between the two calls that may compute a loss, else that of `backward()`.
-Targets are computed from inputs of the graph without layers and parameters, and predictions that are also compared with
-each other do not count. There is one finding per loss and line of the program."""
+code. Targets there are computed from inputs of the graph without layers and parameters, and predictions that are also
+compared with each other do not count. Of losses outside of compiled code, the nodes of autograd between its results and
+the backward pass show the functions, and the sizes of what they compute, but no targets and no `kl_div`: results of a
+layer of size (N, 1) that nothing else uses count as combined with all targets if their errors have the size (N, N). The
+line is the first one from the call of the compiled code on that looks as if it computed the loss, else that of the
+backward pass. There is one finding per loss and line of the program."""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ SUMMARY = "A loss gets inputs that it does not expect"
 TITLE_IS_MEASURED = True
 
 _ADVICE: dict[Mistake, str] = {
-    "all pairs": "squeeze(1) on the predictions, or unsqueeze(1) on the targets, gives both the same size.",
+    "all pairs": "Targets of size (N) do so. squeeze(1) on the predictions, or unsqueeze(1) on the targets, gives both"
+    " the same size.",
     "probabilities": "Pass the logits; the probabilities are only needed for predictions.",
     "no logarithm": "log_softmax or logsigmoid computes the logarithms in a stable way.",
 }
@@ -53,8 +56,8 @@ def _finding(evidence: Evidence, one: LossInput) -> Timed:
 def _title(one: LossInput) -> str:
     if one.mistake == "all pairs":
         return (
-            f"The loss{place(one.source)} combines each prediction with all targets: sizes [{one.size}, 1] and"
-            f" [{one.size}] broadcast to [{one.size}, {one.size}]"
+            f"The loss{place(one.source)} combines each prediction with all targets: predictions of size"
+            f" [{one.size}, 1] broadcast to [{one.size}, {one.size}]"
         )
     given = f"the results of {one.given}{place(one.given_source)}"
     if one.mistake == "no logarithm":

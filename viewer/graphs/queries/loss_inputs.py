@@ -74,8 +74,7 @@ class LossInput:
     loss: str
     """The function, such as ``cross_entropy``, or the operator ``-``."""
     given: str
-    """The function that computed the input, such as ``softmax``; "" if it is unknown, for pairs outside of compiled
-    code."""
+    """The function that computed the input, such as ``softmax`` or ``linear``."""
     source: SourceLine | None
     given_source: SourceLine | None
     size: str

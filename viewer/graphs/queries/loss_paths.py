@@ -22,16 +22,25 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 _PATHS = """
-    SELECT p.log, p.time_unix_ns, p.size, p.nodes, p.sizes, p.operands, p.file, p.line, f.compile_id, f.step, f.graph
-    FROM loss_paths p ASOF JOIN (
-        SELECT c.log, c.start_ns, c.step, g.graph, g.compile_id FROM calls c JOIN graphs g ON g.graph = c.graph
-        WHERE g.phase = 'forward'
-    ) f ON f.log = p.log AND f.start_ns < p.start_ns
-    ORDER BY p.log, p.start_ns
+    WITH ran AS (
+        SELECT c.log, c.thread, c.start_ns, c.step, g.graph, g.compile_id, g.phase
+        FROM calls c JOIN graphs g ON g.graph = c.graph WHERE g.phase IN ('forward', 'backward')
+    ), path AS (
+        SELECT p.*, b.start_ns AS after_ns
+        FROM loss_paths p ASOF LEFT JOIN (SELECT * FROM ran WHERE phase = 'backward') b
+          ON b.log = p.log AND b.start_ns < p.start_ns
+    )
+    SELECT p.log, p.time_unix_ns, p.size, p.uses, p.nodes, p.sizes, p.operands, p.file, p.line,
+           list(DISTINCT f.compile_id) AS compile_ids, arg_max(f.step, f.start_ns) AS step,
+           arg_max(f.graph, f.start_ns) AS graph
+    FROM path p JOIN ran f ON f.log = p.log AND f.thread = p.thread AND f.phase = 'forward'
+     AND f.start_ns < p.start_ns AND f.start_ns > coalesce(p.after_ns, 0)
+    GROUP BY ALL ORDER BY p.log, p.time_unix_ns
 """
 _BETWEEN = """
-    SELECT after_line, line, function, code, lines_between FROM call_sites
-    WHERE log = ? AND file = ? AND line = ? AND after_line IS NOT NULL ORDER BY time_unix_ns LIMIT 1
+    SELECT b.after_line, b.line, b.function, b.code, b.lines_between, any_value(f.code) AS first
+    FROM call_sites b LEFT JOIN call_sites f ON f.log = b.log AND f.file = b.file AND f.line = b.after_line
+    WHERE b.log = ? AND b.file = ? AND b.line = ? AND b.after_line IS NOT NULL GROUP BY ALL LIMIT 1
 """
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NUMBERED = re.compile(r"Backward\d*$")
@@ -42,7 +51,7 @@ _OTHER_NAMES = {
 _ERRORS = {"pow", "abs"}
 """Functions of one tensor between a difference and the mean of its elements; a product may be one with weights."""
 _COMPUTES_DIFFERENCE = re.compile(r" - |\bsub\(")
-_COMPUTES_LOSS = re.compile(r"loss|criterion|cross_entropy|nll|mse|l1|bce|huber", re.IGNORECASE)
+_COMPUTES_LOSS = re.compile(r"loss|criterion|cross_entropy|nll|(?<![a-z])(?:mse|l1|bce|kl)|huber", re.IGNORECASE)
 
 
 class _Path(NamedTuple):
@@ -51,13 +60,14 @@ class _Path(NamedTuple):
     log: int
     time_unix_ns: int
     size: Sequence[int]
+    uses: int
     functions: Sequence[str]
     sizes: Sequence[Sequence[int]]
     operands: Sequence[int]
     file: str | None
     line: int | None
-    compile_id: str | None
-    """The compile of the forward graph that was called last before."""
+    compile_ids: Sequence[str | None]
+    """The compiles of the forward graphs that were called after the backward pass before."""
     step: int
     graph: int
 
@@ -68,16 +78,19 @@ def eager_losses(trace: Trace) -> Iterator[LossInput]:
         found = _of_pairs(trace, path) or _of_probabilities(trace, path)
         if found is not None:
             mistake, loss, given, size = found
-            line = _line(trace, path, _COMPUTES_DIFFERENCE if loss == "-" else _COMPUTES_LOSS)
+            line = _line(trace, path, loss)
             yield LossInput(path.log, path.graph, path.step, path.time_unix_ns, mistake, loss, given, line, None, size)
 
 
 def _paths(trace: Trace) -> Iterator[_Path]:
     if not sql.has_rows(trace, "loss_paths"):
         return
-    for log, time, *lists, file, line, compile_id, step, graph in sql.rows(trace, _PATHS):
-        size, nodes, sizes, operands = map(orjson.loads, lists)
-        yield _Path(log, time, size, [*map(_function, nodes)], sizes, operands, file, line, compile_id, step, graph)
+    for log, time, size, uses, *lists, file, line, compile_ids, step, graph in sql.rows(trace, _PATHS):
+        nodes, sizes, operands = map(orjson.loads, lists)
+        functions = [*map(_function, nodes)]
+        yield _Path(
+            log, time, orjson.loads(size), uses, functions, sizes, operands, file, line, compile_ids, step, graph
+        )  # fmt: skip
 
 
 def _function(node: str) -> str:
@@ -88,9 +101,9 @@ def _function(node: str) -> str:
 
 def _of_pairs(trace: Trace, path: _Path) -> tuple[Mistake, str, str, str] | None:
     """Return the loss of results of size (N, 1) that broadcast to (N, N), which becomes one number by errors of its
-    elements and their sum or mean."""
+    elements and their sum or mean. Nothing else may use the results, such as their differences from one another."""
     pairs = [*path.size[:1], *path.size[:1]]
-    if len(path.size) != 2 or path.size[1] != 1 or path.size[0] < 2:
+    if len(path.size) != 2 or path.size[1] != 1 or path.size[0] < 2 or path.uses != 1:
         return None
     at = next((number for number, size in enumerate(path.sizes) if size != path.size), None)
     if at is None or path.sizes[at] != pairs or not set(path.functions[:at]) <= SAME_ELEMENTS | _ERRORS:
@@ -102,7 +115,8 @@ def _of_pairs(trace: Trace, path: _Path) -> tuple[Mistake, str, str, str] | None
     is_reduced = end == at or (end > at and path.functions[end] in ("mean", "sum"))
     if not is_loss or not is_reduced or not set(path.functions[at + 1 : end]) <= _ERRORS:
         return None
-    return "all pairs", crossing, _last_function(trace, path) or "", str(path.size[0])
+    given = _last_function(trace, path)
+    return ("all pairs", crossing, given, str(path.size[0])) if given == "linear" else None
 
 
 def _of_probabilities(trace: Trace, path: _Path) -> tuple[Mistake, str, str, str] | None:
@@ -122,9 +136,9 @@ def _of_probabilities(trace: Trace, path: _Path) -> tuple[Mistake, str, str, str
 
 def _last_function(trace: Trace, path: _Path) -> str | None:
     """Return the function that computed all results of the compiled code that may have been the path's beginning."""
-    records = [of.record for of in dynamo_graphs(trace) if (of.log, of.compile_id) == (path.log, path.compile_id)]
+    graphs = [of for of in dynamo_graphs(trace) if of.log == path.log and of.compile_id in path.compile_ids]
     found = set()
-    for text, nodes in (functions_of(trace, record)[0] for record in records):
+    for text, nodes in (functions_of(trace, of.record)[0] for of in graphs):
         for node in (nodes[name] for name in returned(text) if name in nodes):
             if node.sizes is not None and len(node.sizes) == len(path.size):
                 if any(one.isdigit() and int(one) != size for one, size in zip(node.sizes, path.size, strict=True)):
@@ -135,20 +149,18 @@ def _last_function(trace: Trace, path: _Path) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _line(trace: Trace, path: _Path, likely: re.Pattern[str]) -> SourceLine | None:
-    """Return the only line between the calls of the compiled code and of `backward`, or the only one there that looks
-    `likely`, else the line that calls `backward`."""
+def _line(trace: Trace, path: _Path, loss: str) -> SourceLine | None:
+    """Return the first line from the call of the compiled code to that of the backward pass that looks as if it
+    computed the loss, else the line of the backward pass."""
     if path.file is None or path.line is None:
         return None
     found = sql.row(trace, _BETWEEN, [path.log, path.file, path.line])
     if found is None:
         return SourceLine(path.file, path.line, "", "")
-    after, line, function, code, between = found
-    lines = [one for one in enumerate(orjson.loads(between), after + 1) if _is_code(one[1])]
-    matching = [one for one in lines if likely.search(one[1])] or lines
-    number, text = matching[0] if len(matching) == 1 else (line, code)
-    return SourceLine(path.file, number, function, text.strip())
-
-
-def _is_code(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")
+    after, line, function, code, between, first = found
+    lines = [(after, first or ""), *enumerate(orjson.loads(between), after + 1)]
+    for likely in [_COMPUTES_DIFFERENCE, _COMPUTES_LOSS] if loss == "-" else [_COMPUTES_LOSS]:
+        for number, text in lines:
+            if likely.search(text.partition("#")[0]):
+                return SourceLine(path.file, number, function, text.strip())
+    return SourceLine(path.file, line, function, code)

@@ -42,6 +42,7 @@ _COLUMNS = {
         "unmatched_keys.module", "unmatched_keys.given_prefix", "unmatched_keys.own_prefix",
         "unmatched_keys.given_key", "uncopied_states.module", "uncopied_states.optimizer",
         "nonfinite_parameters.name", "nonfinite_parameters.names", "nonfinite_parameters.nan_before",
+        "loss_paths.nodes",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
     "environment": ("process_ends.environment",),
