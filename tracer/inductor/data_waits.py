@@ -12,11 +12,12 @@ import threading
 from time import perf_counter_ns
 from types import FrameType
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.inductor.wrapped_functions import WrappedFunctions
 from stepscope.tracer.runtime.program_frames import is_script, program_frame
-from stepscope.tracer.schema.steps import DataWait
+from stepscope.tracer.schema.steps import Begins, DataWait
 
 MODULE, ITERATOR = "torch.utils.data.dataloader", "_BaseDataLoaderIter"
 LEAST_NS = 1_000_000
@@ -36,43 +37,67 @@ class DataWaits:
     def __init__(self, sink: DataWaitSink) -> None:
         self._sink = sink
         self._wrapped = WrappedFunctions()
+        self._loaders: WeakSet[Any] = WeakSet()
+        """The loaders that have started workers which end with the loop."""
+        self._again: WeakSet[Any] = WeakSet()
+        """The iterators of loaders that had done so before."""
 
     def attach(self) -> None:
         """Wrap the iterators; does nothing before their module is imported, nor a second time."""
         module: Any = compat.loaded(MODULE, ITERATOR)
         if module is not None and not self._wrapped:
             self._wrapped.wrap(getattr(module, ITERATOR), "__next__", self._timing)
-            self._wrapped.wrap(module.DataLoader, "__iter__", self._timing)
+            self._wrapped.wrap(module.DataLoader, "__iter__", self._noting)
 
     def detach(self) -> None:
         self._wrapped.restore()
 
     def _timing(self, original: Any) -> Any:
         @functools.wraps(original)
-        def timed(owner: Any) -> Any:
-            yielded = getattr(owner, "_num_yielded", None)
+        def timed_next(iterator: Any) -> Any:
             started = perf_counter_ns()
             try:
-                return original(owner)
+                return original(iterator)
             finally:
                 took = perf_counter_ns() - started
                 if took >= LEAST_NS and self._wrapped:
-                    self._tell(owner, yielded, started, took, sys._getframe(1))
+                    self._waited(iterator, started, took, sys._getframe(1))
 
-        return compat.left_to_python(timed, original)
+        return compat.left_to_python(timed_next, original)
 
-    def _tell(self, owner: Any, yielded: int | None, started: int, took: int, frame: FrameType) -> None:
-        """Record a wait of a loader, of which `yielded` is None, or of an iterator that had yielded so many batches."""
+    def _noting(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def timed_iter(loader: Any) -> Any:
+            started = perf_counter_ns()
+            iterator = original(loader)
+            if self._wrapped:
+                self._began(loader, iterator, started, perf_counter_ns() - started, sys._getframe(1))
+            return iterator
+
+        return compat.left_to_python(timed_iter, original)
+
+    def _waited(self, iterator: Any, started: int, took: int, frame: FrameType) -> None:
         try:
-            of = "" if yielded is None else "_"
-            workers, persist = (getattr(owner, of + name, None) for name in ("num_workers", "persistent_workers"))
-            begins: Any = {None: "workers", 0: "batch"}.get(yielded) if workers and not persist else None
-            if yielded is None and begins is None:  # no worker was started
-                return
-            thread = threading.get_native_id()
-            found = program_frame(frame)
-            frame = found if found is not None and not is_script(found) else frame
-            place = frame.f_code.co_filename, frame.f_lineno
-            self._sink.data_wait(DataWait(thread, started, took, workers, *place, begins))
+            is_first = iterator in self._again and iterator._num_yielded == 1
+            workers = getattr(iterator, "_num_workers", None)
+            self._tell(started, took, workers, frame, "batch" if is_first else None)
         except Exception as error:
             self._sink.failed("waits for data", error)
+
+    def _began(self, loader: Any, iterator: Any, started: int, took: int, frame: FrameType) -> None:
+        try:
+            if loader.num_workers and not loader.persistent_workers:
+                if loader in self._loaders:
+                    self._again.add(iterator)
+                    if took >= LEAST_NS:
+                        self._tell(started, took, loader.num_workers, frame, "workers")
+                self._loaders.add(loader)
+        except Exception as error:
+            self._sink.failed("waits for data", error)
+
+    def _tell(self, started: int, took: int, workers: int | None, frame: FrameType, begins: Begins | None) -> None:
+        thread = threading.get_native_id()
+        found = program_frame(frame)
+        frame = found if found is not None and not is_script(found) else frame
+        place = frame.f_code.co_filename, frame.f_lineno
+        self._sink.data_wait(DataWait(thread, started, took, workers, *place, begins))

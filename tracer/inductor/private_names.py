@@ -78,7 +78,7 @@ PRIVATE_NAMES = (
     PrivateName(
         "torch.utils.data.dataloader._BaseDataLoaderIter",
         _DATA,
-        ("__next__", "_num_workers", "_num_yielded", "_persistent_workers"),
+        ("__next__", "_num_workers", "_num_yielded"),
     ),
     PrivateName("torch._inductor.select_algorithm.AlgorithmSelectorCache", _AUTOTUNING, ("__call__", "benchmark")),
     PrivateName("torch._inductor.ir.ChoiceCaller", _AUTOTUNING, ("info_dict",)),

@@ -46,6 +46,9 @@ class StepMarks(Record):
     ns: list[int]
 
 
+Begins = Literal["workers", "batch"]
+
+
 @dataclass(frozen=True)
 class DataWait(Record):
     """The program waited for a batch of a `torch.utils.data.DataLoader`. Waits under a millisecond are left out."""
@@ -61,9 +64,9 @@ class DataWait(Record):
     file: str | None
     """The place in the program that asked for the batch, outside of installed packages if there is one."""
     line: int | None
-    begins: Literal["workers", "batch"] | None = None
-    """``workers`` if the loader started its worker processes in this time, ``batch`` if they made their first batch;
-    None for other waits, for loaders without workers or with persistent ones, and in older logs."""
+    begins: Begins | None = None
+    """``workers`` if the loader, which had started workers before, started its worker processes in this time, ``batch``
+    if they made their first batch; None for other waits, for persistent workers, and in older logs."""
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ CREATE TABLE data_waits (            -- waits for a batch of a DataLoader
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,
     workers BIGINT,                  -- num_workers of the loader; NULL if unknown
     file VARCHAR, line BIGINT,
-    begins VARCHAR                   -- 'workers' if they were started, 'batch' if it was their first batch
+    begins VARCHAR                   -- 'workers' if they were started again, 'batch' if it was their first batch
 );
 CREATE TABLE optimizer_steps (       -- steps of optimizers of at least a millisecond
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,

@@ -75,8 +75,14 @@ def test_workers_that_are_started_again(waits: list[DataWait], persistent: bool)
     for _ in range(3):
         assert len(list(loader)) == 4
     begun = [wait.begins for wait in waits if wait.begins]
-    assert begun.count("workers") == begun.count("batch") == (0 if persistent else 3)
+    assert begun == ([] if persistent else ["workers", "batch"] * 2)
     assert {wait.workers for wait in waits} == {1}
+
+
+def test_workers_of_another_loader_are_not_started_again(waits: list[DataWait]) -> None:
+    for _ in range(3):
+        assert len(list(DataLoader(Slow(True), num_workers=1))) == 4
+    assert [wait.begins for wait in waits if wait.begins] == []
 
 
 def test_an_error_of_the_dataset_is_the_programs_own(waits: list[DataWait]) -> None:

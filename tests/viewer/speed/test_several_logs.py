@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from stepscope.tracer.schema.launches import CallGaps, Calls, Launches
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import CallSite, DataWait, LineSamples, SampledLines, StepMarks
+from stepscope.tracer.schema.steps import Begins, CallSite, DataWait, LineSamples, SampledLines, StepMarks
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.evidence import Evidence
 from stepscope.viewer.findings.speed import data_waits, growing_sequence, host_bound, slow_rank
@@ -33,7 +33,7 @@ def steps_of(
     after_ms: int = 1,
     workers: int | None = 0,
     waits: dict[tuple[int, str], int] | None = None,
-    begins: Sequence[Literal["workers", "batch"] | None] = (None,) * 10,
+    begins: Sequence[Begins | None] = (None,) * 10,
 ) -> LogBuilder:
     """Ten steps that begin with waits, (thread, file) -> ms, and end with one call and `after_ms` after it."""
     log = LogBuilder().record(run(guesses_steps=True, rank=rank, world_size=None if rank is None else 64))
@@ -182,13 +182,19 @@ def test_the_workers_of_the_loader_are_told(opened: Open, workers: int | None, t
 
 
 @pytest.mark.parametrize("began", [1, 2, 9])
-def test_workers_that_are_started_again_are_told_in_place_of_waits(opened: Open, began: int) -> None:
-    begins: list[Literal["batch"] | None] = [*[None] * (10 - began), *["batch"] * began]  # type: ignore[list-item]
+@pytest.mark.parametrize("kind", ["workers", "batch"])
+def test_workers_that_are_started_again_are_told_in_place_of_waits(opened: Open, began: int, kind: Begins) -> None:
+    begins = [*[None] * (10 - began), *[kind] * began]
     log = steps_of(None, step_ms=100, workers=3, waits={(MAIN, "/src/train.py"): 90}, begins=begins)
     found = {one.kind: one for one in all_findings(opened(log))}
     assert ("restarted_workers" in found) == (began > 1)
     assert ("data_waits" in found) == (began < 9)
     if began > 1:
         title = found["restarted_workers"].title
-        assert title.startswith(f"Starting the workers of a DataLoader (train.py:7) again {began} times takes ")
+        assert title.startswith(f"Starting the workers of a DataLoader (train.py:7) again {began} times, and waiting ")
         assert found["restarted_workers"].severity == ("warning" if began == 9 else "info")
+
+
+def test_waits_that_are_longer_than_the_run_are_no_share_of_it(opened: Open) -> None:
+    log = steps_of(None, step_ms=100, workers=3, waits={(MAIN, "a.py"): 10**6}, begins=["workers"] * 10)
+    assert "restarted_workers" not in {one.kind for one in all_findings(opened(log))}

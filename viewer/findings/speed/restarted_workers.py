@@ -1,8 +1,8 @@
 """A `torch.utils.data.DataLoader` starts its worker processes again for each loop over it, and the program waits for
-them. The finding counts the time in which the workers were started and made their first batches, after the first step
-had begun: at least twice, at least 100 ms, and at least 15 % of the time from the first step to the last one, without
-the compiles; it is a warning from 30 % on. Workers that `persistent_workers=True` keeps do not count, nor do loaders
-that another thread reads."""
+them. The finding counts the time in which workers were started again and made their first batches, from the first step
+on: at least twice, at least 100 ms, and at least 15 % of the time from the first step to the last one, without the
+compiles; it is a warning from 30 % on. The first loop over a loader does not count, nor do workers that
+`persistent_workers=True` keeps, nor loaders that another thread reads."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ def _finding(evidence: Evidence, same: list[Restarts]) -> Timed:
         kind="restarted_workers",
         severity=severity_of(share),
         title=(
-            f"Starting the workers of a DataLoader{where} again {plural(one.restarts, 'time')} takes {started}"
+            f"Starting the workers of a DataLoader{where} again {plural(one.restarts, 'time')}, and waiting for their"
+            f" first batches, takes {started}"
             f" {format_ns(one.ran_ns)}){in_logs(len(same))}"
         ),
         proof=[
-            f"Each loop over the loader starts {plural(one.workers, 'process')} and waits for the first"
-            " batch; DataLoader(..., persistent_workers=True) keeps them for the next loop."
+            f"Each loop over the loader starts {plural(one.workers, 'process')}. DataLoader(...,"
+            " persistent_workers=True) keeps them, so that later loops wait for the first batch alone."
         ],
         rule=rule_of(__doc__),
         evidence={

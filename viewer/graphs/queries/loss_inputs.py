@@ -29,23 +29,9 @@ _CROSSING = PER_ELEMENT_LOSSES | {"-", "sub"}
 _ERRORS = {"pow", "**", "square", "abs", "*", "/", "mul", "div"}
 """Functions between a difference and the mean of its elements in losses of pairs of a prediction and a target."""
 _ERRORS_OF_CASES = _ERRORS | {
-    "where",
-    "maximum",
-    "max",
-    "<",
-    "<=",
-    ">",
-    ">=",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "+",
-    "-",
-    "add",
-    "sub",
-}
-"""Functions that such losses combine several results of the difference by, as those of Huber and of quantiles do."""
+    "where", "maximum", "max", "<", "<=", ">", ">=", "lt", "le", "gt", "ge", "+", "-", "add", "sub",
+}  # fmt: skip
+"""Functions by which such losses combine several results of the difference, as those of Huber and of quantiles do."""
 Mistake = Literal["all pairs", "probabilities", "no logarithm"]
 """``all pairs``: each prediction is combined with all targets; ``probabilities``: the loss applies softmax or sigmoid
 again; ``no logarithm``: the loss expects logarithms of probabilities."""

@@ -29,15 +29,17 @@ _SPANS = """
 
 _RESTARTS = """
     WITH ran AS (
-        SELECT s.log, min(s.start_ns) AS start_ns, max(s.end_ns) AS end_ns, coalesce(sum(s.compile_ns), 0) AS compile_ns
-        FROM steps s GROUP BY s.log
+        SELECT log, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
+               max(end_ns) - min(start_ns) - coalesce(sum(compile_ns), 0) AS ran_ns
+        FROM steps GROUP BY log
     )
-    SELECT w.log, w.workers, w.file, w.line, sum(w.duration_ns)::BIGINT AS waited_ns,
+    SELECT w.log, w.workers, w.file, w.line,
+           sum(least(w.duration_ns, ran.end_ns - w.start_ns))::BIGINT AS waited_ns,
            greatest(countif(w.begins = 'workers'), countif(w.begins = 'batch')) AS restarts,
-           any_value(ran.end_ns - ran.start_ns - ran.compile_ns)::BIGINT AS ran_ns
+           any_value(ran.ran_ns)::BIGINT AS ran_ns
     FROM data_waits w JOIN ran ON ran.log = w.log AND w.start_ns > ran.start_ns AND w.start_ns < ran.end_ns
     WHERE w.begins IS NOT NULL AND w.thread IN (SELECT thread FROM calls c WHERE c.log = w.log AND c.depth = 0)
-    GROUP BY w.log, w.workers, w.file, w.line ORDER BY w.log, waited_ns DESC
+    GROUP BY w.log, w.workers, w.file, w.line HAVING waited_ns <= ran_ns ORDER BY w.log, waited_ns DESC
 """
 
 
