@@ -37,10 +37,11 @@ class DataWaits:
     def __init__(self, sink: DataWaitSink) -> None:
         self._sink = sink
         self._wrapped = WrappedFunctions()
-        self._loaders: WeakSet[Any] = WeakSet()
-        """The loaders that have started workers which end with the loop."""
+        self._samplers: WeakSet[Any] = WeakSet()
+        """The samplers of loaders that have started workers which end with the loop."""
+        self._met: WeakSet[Any] = WeakSet()
         self._again: WeakSet[Any] = WeakSet()
-        """The iterators of loaders that had done so before."""
+        """The iterators that were met, and those of loaders that had started workers before."""
 
     def attach(self) -> None:
         """Wrap the iterators; does nothing before their module is imported, nor a second time."""
@@ -60,7 +61,7 @@ class DataWaits:
                 return original(iterator)
             finally:
                 took = perf_counter_ns() - started
-                if took >= LEAST_NS and self._wrapped:
+                if self._wrapped and (took >= LEAST_NS or iterator not in self._met):
                     self._waited(iterator, started, took, sys._getframe(1))
 
         return compat.left_to_python(timed_next, original)
@@ -78,20 +79,22 @@ class DataWaits:
 
     def _waited(self, iterator: Any, started: int, took: int, frame: FrameType) -> None:
         try:
-            is_first = iterator in self._again and iterator._num_yielded == 1
+            self._met.add(iterator)
             workers = getattr(iterator, "_num_workers", None)
-            self._tell(started, took, workers, frame, "batch" if is_first else None)
+            if workers and not iterator._persistent_workers:
+                self._samplers.add(iterator._index_sampler)
+            is_first = iterator in self._again and iterator._num_yielded == 1
+            if took >= LEAST_NS:
+                self._tell(started, took, workers, frame, "batch" if is_first else None)
         except Exception as error:
             self._sink.failed("waits for data", error)
 
     def _began(self, loader: Any, iterator: Any, started: int, took: int, frame: FrameType) -> None:
         try:
-            if loader.num_workers and not loader.persistent_workers:
-                if loader in self._loaders:
-                    self._again.add(iterator)
-                    if took >= LEAST_NS:
-                        self._tell(started, took, loader.num_workers, frame, "workers")
-                self._loaders.add(loader)
+            if loader.num_workers and not loader.persistent_workers and loader._index_sampler in self._samplers:
+                self._again.add(iterator)
+                if took >= LEAST_NS:
+                    self._tell(started, took, loader.num_workers, frame, "workers")
         except Exception as error:
             self._sink.failed("waits for data", error)
 

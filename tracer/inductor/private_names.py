@@ -78,8 +78,9 @@ PRIVATE_NAMES = (
     PrivateName(
         "torch.utils.data.dataloader._BaseDataLoaderIter",
         _DATA,
-        ("__next__", "_num_workers", "_num_yielded"),
+        ("__next__", "_num_workers", "_num_yielded", "_persistent_workers", "_index_sampler"),
     ),
+    PrivateName("torch.utils.data.DataLoader", _DATA, ("_index_sampler",)),
     PrivateName("torch._inductor.select_algorithm.AlgorithmSelectorCache", _AUTOTUNING, ("__call__", "benchmark")),
     PrivateName("torch._inductor.ir.ChoiceCaller", _AUTOTUNING, ("info_dict",)),
     PrivateName("torch.autograd.profiler", _PROFILE, ("_is_profiler_enabled",)),

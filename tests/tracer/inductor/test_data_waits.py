@@ -79,6 +79,16 @@ def test_workers_that_are_started_again(waits: list[DataWait], persistent: bool)
     assert {wait.workers for wait in waits} == {1}
 
 
+def test_a_first_loop_that_began_before_the_recording_counts() -> None:
+    sink, loader = Sink(), DataLoader(Slow(True), num_workers=1)
+    hook, first = DataWaits(sink), iter(loader)
+    hook.attach()
+    list(first)
+    list(loader)
+    hook.detach()
+    assert [wait.begins for wait in sink.found if wait.begins] == ["workers", "batch"]
+
+
 def test_workers_of_another_loader_are_not_started_again(waits: list[DataWait]) -> None:
     for _ in range(3):
         assert len(list(DataLoader(Slow(True), num_workers=1))) == 4
