@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import linecache
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -14,13 +16,15 @@ import torch
 
 from stepscope.tracer.inductor import compat
 from stepscope.tracer.inductor.wrapped_functions import WrappedFunctions
-from stepscope.tracer.runtime.program_frames import calling_place
+from stepscope.tracer.runtime.program_frames import calling_frame
 from stepscope.tracer.schema.losses import LossPath
 
 MOST_CALLS = 16
 """Number of first backward passes that are looked at."""
 MOST_NODES, MOST_LENGTH, MOST_PATHS = 512, 16, 8
 """Largest number of nodes that are visited in a call, of nodes on a path, and of paths that are noted in a call."""
+MOST_LINES = 16
+"""Largest number of lines before the backward pass that are noted."""
 COMPILED = "CompiledFunctionBackward"
 
 Path = tuple[Any, ...]
@@ -79,12 +83,12 @@ class LossPaths:
             sizes = [one for one in known if one is not None]
             nodes = [node.name() for node in path]
             operands = [sum(one is not None for one, _ in node.next_functions) for node in path]
-            file, line = calling_place()
+            file, line, lines = _calling_lines()
             key = (str((size, nodes, sizes)), file, line)
             if size is not None and len(sizes) == len(path) and key not in self._told:
                 self._told.add(key)
                 thread = threading.get_native_id()
-                self._write(LossPath(thread, perf_counter_ns(), size, uses, nodes, sizes, operands, file, line))
+                self._write(LossPath(thread, perf_counter_ns(), size, uses, nodes, sizes, operands, file, line, lines))
 
 
 def _paths(loss: Any) -> dict[tuple[Any, int], tuple[Path, int]]:
@@ -106,6 +110,16 @@ def _paths(loss: Any) -> dict[tuple[Any, int], tuple[Path, int]]:
                 seen.add(node)
                 waiting.append((node, *path))
     return found
+
+
+def _calling_lines() -> tuple[str | None, int | None, list[str]]:
+    """Return the place in the program of the backward pass, and the lines of its function up to there."""
+    frame = calling_frame(sys._getframe(1))
+    if frame is None:
+        return None, None, []
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    first = max(1, frame.f_code.co_firstlineno, line - MOST_LINES)
+    return file, line, [linecache.getline(file, number).rstrip() for number in range(first, line + 1)]
 
 
 def _size(node: Any, number: int = 0) -> list[int] | None:

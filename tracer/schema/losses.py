@@ -34,3 +34,5 @@ class LossPath(Record):
     file: str | None
     """The place in the program of that call."""
     line: int | None
+    lines: list[str]
+    """The text of the lines of its function up to that line, at most 17."""

@@ -284,7 +284,7 @@ CREATE TABLE loss_paths (            -- how losses were computed from results of
     size VARCHAR,                    -- JSON list, of the result
     uses BIGINT,                     -- nodes of autograd that use the result
     nodes VARCHAR, sizes VARCHAR, operands VARCHAR,   -- JSON lists
-    file VARCHAR, line BIGINT
+    file VARCHAR, line BIGINT, lines VARCHAR          -- the place of the backward pass; JSON list, the text up to there
 );
 CREATE TABLE call_sites (            -- lines of the program that call graphs
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR,

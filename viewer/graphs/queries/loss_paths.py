@@ -30,17 +30,16 @@ _PATHS = """
         FROM loss_paths p ASOF LEFT JOIN (SELECT * FROM ran WHERE phase = 'backward') b
           ON b.log = p.log AND b.start_ns < p.start_ns
     )
-    SELECT p.log, p.time_unix_ns, p.size, p.uses, p.nodes, p.sizes, p.operands, p.file, p.line,
+    SELECT p.log, p.time_unix_ns, p.uses, p.size, p.nodes, p.sizes, p.operands, p.lines, p.file, p.line,
            list(DISTINCT f.compile_id) AS compile_ids, arg_max(f.step, f.start_ns) AS step,
            arg_max(f.graph, f.start_ns) AS graph
     FROM path p JOIN ran f ON f.log = p.log AND f.thread = p.thread AND f.phase = 'forward'
      AND f.start_ns < p.start_ns AND f.start_ns > coalesce(p.after_ns, 0)
     GROUP BY ALL ORDER BY p.log, p.time_unix_ns
 """
-_BETWEEN = """
-    SELECT b.after_line, b.line, b.function, b.code, b.lines_between, any_value(f.code) AS first
-    FROM call_sites b LEFT JOIN call_sites f ON f.log = b.log AND f.file = b.file AND f.line = b.after_line
-    WHERE b.log = ? AND b.file = ? AND b.line = ? AND b.after_line IS NOT NULL GROUP BY ALL LIMIT 1
+_CALLED = """
+    SELECT max(s.line) FROM call_sites s JOIN graphs g ON g.log = s.log AND g.local_graph = s.graph
+    WHERE g.phase = 'forward' AND s.log = ? AND list_contains(?, g.compile_id) AND s.file = ? AND s.line <= ?
 """
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NUMBERED = re.compile(r"Backward\d*$")
@@ -59,11 +58,13 @@ class _Path(NamedTuple):
 
     log: int
     time_unix_ns: int
-    size: Sequence[int]
     uses: int
+    size: Sequence[int]
     functions: Sequence[str]
     sizes: Sequence[Sequence[int]]
     operands: Sequence[int]
+    lines: Sequence[str]
+    """The lines of the program up to the backward pass."""
     file: str | None
     line: int | None
     compile_ids: Sequence[str | None]
@@ -85,12 +86,10 @@ def eager_losses(trace: Trace) -> Iterator[LossInput]:
 def _paths(trace: Trace) -> Iterator[_Path]:
     if not sql.has_rows(trace, "loss_paths"):
         return
-    for log, time, size, uses, *lists, file, line, compile_ids, step, graph in sql.rows(trace, _PATHS):
-        nodes, sizes, operands = map(orjson.loads, lists)
+    for log, time, uses, *lists, file, line, compile_ids, step, graph in sql.rows(trace, _PATHS):
+        size, nodes, sizes, operands, lines = map(orjson.loads, lists)
         functions = [*map(_function, nodes)]
-        yield _Path(
-            log, time, orjson.loads(size), uses, functions, sizes, operands, file, line, compile_ids, step, graph
-        )  # fmt: skip
+        yield _Path(log, time, uses, size, functions, sizes, operands, lines, file, line, compile_ids, step, graph)
 
 
 def _function(node: str) -> str:
@@ -154,13 +153,11 @@ def _line(trace: Trace, path: _Path, loss: str) -> SourceLine | None:
     computed the loss, else the line of the backward pass."""
     if path.file is None or path.line is None:
         return None
-    found = sql.row(trace, _BETWEEN, [path.log, path.file, path.line])
-    if found is None:
-        return SourceLine(path.file, path.line, "", "")
-    after, line, function, code, between, first = found
-    lines = [(after, first or ""), *enumerate(orjson.loads(between), after + 1)]
+    called = sql.number(trace, _CALLED, [path.log, path.compile_ids, path.file, path.line])
+    lines = [*enumerate(path.lines, path.line - len(path.lines) + 1)]
+    between = [(number, text) for number, text in lines if called is not None and called <= number < path.line]
     for likely in [_COMPUTES_DIFFERENCE, _COMPUTES_LOSS] if loss == "-" else [_COMPUTES_LOSS]:
-        for number, text in lines:
+        for number, text in between or lines[-1:]:
             if likely.search(text.partition("#")[0]):
-                return SourceLine(path.file, number, function, text.strip())
-    return SourceLine(path.file, line, function, code)
+                return SourceLine(path.file, number, "", text.strip())
+    return SourceLine(path.file, path.line, "", path.lines[-1].strip() if path.lines else "")

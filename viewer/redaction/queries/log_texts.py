@@ -55,7 +55,7 @@ _COLUMNS = {
     ),
     "source": (
         "compile_events.code", "compiles.stack", "sites.stacks", "uncaught_exceptions.frames", "layer_checks.frame",
-        "layer_checks.lines", "call_sites.code", "call_sites.lines_between", "sampled_lines.code",
+        "layer_checks.lines", "loss_paths.lines", "call_sites.code", "call_sites.lines_between", "sampled_lines.code",
         "raised_calls.frames", "raised_calls.statement", "failed_nodes.frame",
         "layer_checks.differences", "layer_checks.nodes", "layer_checks.change", "judged_buffers.source",
         "judged_buffers.fragment", "judged_buffers.inputs",
