@@ -211,6 +211,16 @@ def pairing(folder: Path) -> None:
     run_recorded(folder, code)
 
 
+def summing(folder: Path) -> None:
+    """A backward pass waits for the forward passes of all micro-batches."""
+    code = (
+        "import torch; layer = lambda: torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.Tanh())\n"
+        "f = torch.compile(torch.nn.Sequential(layer(), layer(), layer()))\n"
+        "[sum(f(torch.ones(2048, 512)).square().mean() for _ in range(4)).backward() for _ in range(2)]"
+    )
+    run_recorded(folder, code)
+
+
 def losing(folder: Path) -> None:
     """The parameters become NaN in a step."""
     code = (
@@ -337,6 +347,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "piling": (piling, "run graph launches piled_hooks end"),
     "evaluating": (evaluating, "run graph launches eval_call end"),
     "pairing": (pairing, "run graph launches loss_path end"),
+    "summing": (summing, "run graph launches summed_losses end"),
     "losing": (losing, "run graph launches nonfinite_parameters end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "keeping": (keeping, "run graph launches kept_results end"),

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from stepscope.tracer.inductor import compat
+from stepscope.tracer.inductor.summed_losses import COMPILED, LEAST_LOSSES, independent_losses
 from stepscope.tracer.inductor.wrapped_functions import WrappedFunctions
 from stepscope.tracer.runtime.program_frames import calling_frame
-from stepscope.tracer.schema.losses import LossPath
+from stepscope.tracer.schema.losses import LossPath, SummedLosses
 
 MOST_CALLS = 16
 """Number of first backward passes that are looked at."""
@@ -25,7 +26,6 @@ MOST_NODES, MOST_LENGTH, MOST_PATHS = 512, 16, 8
 """Largest number of nodes that are visited in a call, of nodes on a path, and of paths that are noted in a call."""
 MOST_LINES = 16
 """Largest number of lines before the backward pass that are noted."""
-COMPILED = "CompiledFunctionBackward"
 
 Path = tuple[Any, ...]
 """Nodes of autograd, from the one after compiled code to that of the loss."""
@@ -33,9 +33,12 @@ Path = tuple[Any, ...]
 
 class LossPaths:
     """Wraps what `torch.autograd.backward` and `torch.autograd.grad` call while it is attached, and writes a record of
-    each new path from a result of compiled code to a tensor that they are called for."""
+    each new path from a result of compiled code to a tensor that they are called for, and of each place that calls them
+    for a sum of losses."""
 
-    def __init__(self, write: Callable[[LossPath], None], failed: Callable[[str, BaseException], None]) -> None:
+    def __init__(
+        self, write: Callable[[LossPath | SummedLosses], None], failed: Callable[[str, BaseException], None]
+    ) -> None:
         self._write, self._failed = write, failed
         self._wrapped = WrappedFunctions()
         self._begin()
@@ -74,6 +77,7 @@ class LossPaths:
                 # Classes of the program may handle the attribute themselves.
                 if type(tensor) is torch.Tensor and tensor.grad_fn is not None:
                     self._tell(tensor.grad_fn)
+                    self._tell_sum(tensor.grad_fn)
         except Exception as error:
             self._failed("paths to losses", error)
 
@@ -89,6 +93,12 @@ class LossPaths:
                 self._told.add(key)
                 thread = threading.get_native_id()
                 self._write(LossPath(thread, perf_counter_ns(), size, uses, nodes, sizes, operands, file, line, lines))
+
+    def _tell_sum(self, loss: Any) -> None:
+        losses, (file, line, _) = independent_losses(loss), _calling_lines()
+        if losses >= LEAST_LOSSES and (losses, file, line) not in self._told:
+            self._told.add((losses, file, line))
+            self._write(SummedLosses(threading.get_native_id(), perf_counter_ns(), losses, file, line))
 
 
 def _paths(loss: Any) -> dict[tuple[Any, int], tuple[Path, int]]:

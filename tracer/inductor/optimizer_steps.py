@@ -28,7 +28,7 @@ from stepscope.tracer.inductor.unaveraged_gradients import AveragingWatch
 from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.graphs import UnaveragedGradients
-from stepscope.tracer.schema.losses import LossPath
+from stepscope.tracer.schema.losses import LossPath, SummedLosses
 from stepscope.tracer.schema.parameters import NonfiniteParameters
 from stepscope.tracer.schema.states import EvalCall, UncopiedState, UnmatchedKeys
 from stepscope.tracer.schema.steps import (
@@ -59,6 +59,7 @@ OptimizerRecord = (
     | NonfiniteParameters
     | PiledHooks
     | SharedParameters
+    | SummedLosses
     | UnaveragedGradients
     | UncopiedState
     | UnmatchedKeys

@@ -36,3 +36,22 @@ class LossPath(Record):
     line: int | None
     lines: list[str]
     """The text of the lines of its function up to that line, at most 17."""
+
+
+@dataclass(frozen=True)
+class SummedLosses(Record):
+    """A backward pass began at the sum of losses each of which could have had a backward pass of its own: they were
+    computed from results of compiled code, and nothing but leaves, such as parameters, belongs to two of them. The
+    first backward passes are looked at, and each place is recorded once."""
+
+    KIND: ClassVar[str] = "summed_losses"
+    TABLE: ClassVar[str | None] = "summed_losses"
+
+    thread: int
+    """The native id of the thread that calls `backward` or `torch.autograd.grad`."""
+    start_ns: int
+    losses: int
+    """The number of losses; at least 4."""
+    file: str | None
+    """The place in the program of that call."""
+    line: int | None

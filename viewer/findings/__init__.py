@@ -29,7 +29,7 @@ _OF_RECORDERS = (
     "values.exported_training",
     "values.changed_outside", "values.frozen_weight",
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
-    "memory.recomputed_together", "memory.kept_tensors", "memory.reference_cycle",
+    "memory.recomputed_together", "memory.summed_losses", "memory.kept_tensors", "memory.reference_cycle",
     "crash.crash", "crash.exception", "crash.raised_call", "logs.not_recorded",
     "speed.recompiles_each_step", "speed.break_in_hot_loop", "speed.synchronizing_call", "speed.host_bound",
     "speed.data_waits", "speed.restarted_workers", "speed.slow_optimizer", "speed.uncompiled_work",

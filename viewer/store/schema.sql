@@ -286,6 +286,9 @@ CREATE TABLE loss_paths (            -- how losses were computed from results of
     nodes VARCHAR, sizes VARCHAR, operands VARCHAR,   -- JSON lists
     file VARCHAR, line BIGINT, lines VARCHAR          -- the place of the backward pass; JSON list, the text up to there
 );
+CREATE TABLE summed_losses (         -- backward passes of sums of losses that depend on nothing together but leaves
+    log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, losses BIGINT, file VARCHAR, line BIGINT
+);
 CREATE TABLE call_sites (            -- lines of the program that call graphs
     log BIGINT, time_unix_ns BIGINT, graph BIGINT, file VARCHAR, line BIGINT, function VARCHAR, code VARCHAR,
     after_line BIGINT, lines_between VARCHAR   -- JSON list

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from stepscope.tracer.inductor import loss_paths
 from stepscope.tracer.inductor.loss_paths import LossPaths
-from stepscope.tracer.schema.losses import LossPath
+from stepscope.tracer.schema.losses import LossPath, SummedLosses
 
 AUTOGRAD: Any = torch.autograd
 ORIGINAL = AUTOGRAD._engine_run_backward
@@ -23,7 +23,14 @@ class Paths:
     def __init__(self) -> None:
         self.told: list[LossPath] = []
         self.failures: list[BaseException] = []
-        self.watch = LossPaths(self.told.append, lambda _, error: self.failures.append(error))
+        self.sums: list[SummedLosses] = []
+        self.watch = LossPaths(self._write, lambda _, error: self.failures.append(error))
+
+    def _write(self, record: LossPath | SummedLosses) -> None:
+        if isinstance(record, LossPath):
+            self.told.append(record)
+        else:
+            self.sums.append(record)
 
 
 @pytest.fixture
@@ -159,6 +166,52 @@ def test_a_forked_child_begins_anew(paths: Paths) -> None:
         model(torch.ones(5, 4)).sum().backward()
         paths.watch.after_fork()
     assert len(paths.told) == 2
+
+
+def added(model: nn.Module, losses: int) -> Tensor:
+    return sum((model(torch.ones(size + 1, 4)).mean() / 3 for size in range(losses)), torch.zeros(()))
+
+
+def stacked(model: nn.Module, losses: int) -> Tensor:
+    return torch.stack([2 * model(torch.ones(size + 1, 4)).mean() for size in range(losses)]).mean()
+
+
+def chained(model: nn.Module, losses: int) -> Tensor:
+    total, state = torch.zeros(()), torch.ones(3, 4)
+    for _ in range(losses):
+        result = model(state)
+        total, state = total + result.mean(), result.expand(3, 4)
+    return total
+
+
+def on_one_encoder(model: nn.Module, losses: int) -> Tensor:
+    encoded = nn.Linear(4, 4)(torch.ones(3, 4))
+    return sum((model(encoded).mean() for _ in range(losses)), torch.zeros(()))
+
+
+def without_compiled_code(model: nn.Module, losses: int) -> Tensor:
+    weight = torch.ones(3, requires_grad=True)
+    return sum(((weight * size).mean() for size in range(losses)), torch.zeros(()))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize(
+    ("loss", "losses", "told"),
+    [
+        (added, 4, [4]),
+        (added, 3, []),
+        (stacked, 5, [5]),
+        (chained, 4, []),
+        (on_one_encoder, 4, []),
+        (without_compiled_code, 4, []),
+    ],
+)
+def test_sums_of_losses(paths: Paths, loss: Callable[[nn.Module, int], Tensor], losses: int, told: list[int]) -> None:
+    model = compiled()
+    for _ in range(2):
+        loss(model, losses).backward()  # type: ignore[no-untyped-call]
+    assert [one.losses for one in paths.sums] == told
+    assert all(one.file == __file__ for one in paths.sums)
 
 
 def test_a_wrapper_of_somebody_else_stays(paths: Paths) -> None:

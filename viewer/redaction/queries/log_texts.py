@@ -26,7 +26,7 @@ _COLUMNS = {
         "kept_tensors.file", "changed_hooks.file", "misplaced_clipping.file", "eval_calls.file",
         "misplaced_clipping.clip_file", "unaveraged_gradients.file", "piled_hooks.file",
         "piled_hooks.step_file", "unmatched_keys.file", "nonfinite_parameters.file",
-        "uncopied_states.file", "uncopied_states.saved_file", "loss_paths.file",
+        "uncopied_states.file", "uncopied_states.saved_file", "loss_paths.file", "summed_losses.file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
