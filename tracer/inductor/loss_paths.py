@@ -73,29 +73,29 @@ class LossPaths:
     def _note(self, tensors: Sequence[Any]) -> None:
         try:
             self._left -= 1
+            place = _calling_lines()
             for tensor in tensors:
                 # Classes of the program may handle the attribute themselves.
                 if type(tensor) is torch.Tensor and tensor.grad_fn is not None:
-                    self._tell(tensor.grad_fn)
-                    self._tell_sum(tensor.grad_fn)
+                    self._tell(tensor.grad_fn, *place)
+                    self._tell_sum(tensor.grad_fn, *place[:2])
         except Exception as error:
             self._failed("paths to losses", error)
 
-    def _tell(self, loss: Any) -> None:
+    def _tell(self, loss: Any, file: str | None, line: int | None, lines: list[str]) -> None:
         for (result, number), (path, uses) in _paths(loss).items():
             size, known = _size(result, number), [_size(node) for node in path]
             sizes = [one for one in known if one is not None]
             nodes = [node.name() for node in path]
             operands = [sum(one is not None for one, _ in node.next_functions) for node in path]
-            file, line, lines = _calling_lines()
             key = (str((size, nodes, sizes)), file, line)
             if size is not None and len(sizes) == len(path) and key not in self._told:
                 self._told.add(key)
                 thread = threading.get_native_id()
                 self._write(LossPath(thread, perf_counter_ns(), size, uses, nodes, sizes, operands, file, line, lines))
 
-    def _tell_sum(self, loss: Any) -> None:
-        losses, (file, line, _) = independent_losses(loss), _calling_lines()
+    def _tell_sum(self, loss: Any, file: str | None, line: int | None) -> None:
+        losses = independent_losses(loss)
         if losses >= LEAST_LOSSES and (losses, file, line) not in self._told:
             self._told.add((losses, file, line))
             self._write(SummedLosses(threading.get_native_id(), perf_counter_ns(), losses, file, line))

@@ -7,12 +7,13 @@ It is information, because a program may have the memory. Without lifetimes noth
 from __future__ import annotations
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, rule_of
+from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.memory.queries.peak_parts import parts_of
 from stepscope.viewer.memory.queries.peak_rows import PeakParts
 from stepscope.viewer.memory.queries.run import run_peaks
 from stepscope.viewer.memory.queries.summed_losses import SumRow, longest_sums
 from stepscope.viewer.overview.rows import Finding
-from stepscope.viewer.text.formats import basename, format_bytes
+from stepscope.viewer.text.formats import format_bytes
 
 SUMMARY = "One backward pass waits for the forward passes of several losses"
 TITLE_IS_MEASURED = True
@@ -33,12 +34,11 @@ def _finding(evidence: Evidence, one: SumRow, parts: PeakParts) -> Timed | None:
     saved = sum(part.storage_bytes for part in parts.parts if part.kind == "saved for the backward pass")
     if saved < max(LEAST_BYTES, LEAST_SHARE * peak.live_bytes):
         return None
-    where = f" ({basename(one.file)}:{one.line})" if one.file else ""
     return one.time_unix_ns, Finding(
         kind="summed_losses",
         severity="info",
-        title=f"One backward pass{where} waits for the forward passes of {one.losses:,} losses, and what they save is"
-        f" alive together: {format_bytes(saved)} of the peak of {format_bytes(peak.live_bytes)}",
+        title=f"One backward pass{place(one.source)} waits for the forward passes of {one.losses:,} losses, and what"
+        f" they save is alive together: {format_bytes(saved)} of the peak of {format_bytes(peak.live_bytes)}",
         proof=[
             "The losses have nothing in common but parameters and other leaves: a call of backward() for each loss"
             f" in turn adds up the same gradients, and keeps about {format_bytes(saved // one.losses)} at a time."

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, grouped, in_logs, logs_of, rule_of
 from stepscope.viewer.findings.speed.costs import is_costly, severity_of, time_of
+from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.speed.queries.data_waits import Restarts, restarts_of_workers
 from stepscope.viewer.speed.queries.verdict import share_text
-from stepscope.viewer.text.formats import basename, format_ns, plural
+from stepscope.viewer.text.formats import format_ns, plural
 
 SUMMARY = "A DataLoader starts its workers again and again"
 TITLE_IS_MEASURED = True
@@ -35,14 +36,13 @@ def costly_restarts(evidence: Evidence) -> list[Restarts]:
 def _finding(evidence: Evidence, same: list[Restarts]) -> Timed:
     one = max(same, key=lambda one: one.waited_ns / one.ran_ns)
     share = one.waited_ns / one.ran_ns
-    where = f" ({basename(one.file)}:{one.line})" if one.file else ""
-    started = f"{share_text(one.waited_ns, one.ran_ns)} of the run without compiles ({format_ns(one.waited_ns)} of"
+    part = share_text(one.waited_ns, one.ran_ns)
     return time_of(evidence, one.log), Finding(
         kind="restarted_workers",
         severity=severity_of(share),
         title=(
-            f"Starting the workers of a DataLoader{where} again {plural(one.restarts, 'time')}, and waiting for their"
-            f" first batches, takes {started}"
+            f"Starting the workers of a DataLoader{place(one.source)} again {plural(one.restarts, 'time')}, and waiting"
+            f" for their first batches, takes {part} of the run without compiles ({format_ns(one.waited_ns)} of"
             f" {format_ns(one.ran_ns)}){in_logs(len(same))}"
         ),
         proof=[

@@ -44,7 +44,7 @@ _CALLED = """
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NUMBERED = re.compile(r"Backward\d*$")
 _OTHER_NAMES = {
-    "addmm": "linear", "mm": "linear", "nll_loss2d": "nll_loss", "logit": "log", "sub": "-", "rsub": "-",
+    "addmm": "linear", "mm": "linear", "nll_loss2d": "nll_loss", "sub": "-", "rsub": "-",
     "to_copy": "to", "unsafe_view": "view", "_ddp_sink": "view",
 }  # fmt: skip
 _ERRORS = {"pow", "abs"}
