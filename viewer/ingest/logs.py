@@ -97,7 +97,7 @@ def _read_logs(
         log.torch.logs_breaks |= log.runtime.run.is_ours
         with log.damage.contained("compiles"):
             log.torch.finish(_inherited(log, logs, relatives))
-        log.runtime.finish(log.torch.output_codes, log.torch.callers, log.torch.compiling())
+        log.runtime.finish(log.torch.output_codes, log.torch.callers, log.torch.compiling(), log.torch.updates)
         with log.damage.contained("the data by which ranks are compared"):
             log.ranks.finish()
         _add_log(rows, log)

@@ -13,19 +13,20 @@ from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBat
 from stepscope.viewer.ingest.steps.assign import find_steps
 from tests.logs import synthetic
 
-PHASES = {"t": "forward", "b": "backward", "i": "inference"}
+PHASES = {"t": "forward", "b": "backward", "i": "inference", "u": "inference"}
 WORDS = {"user": "user", "<": "begin", ">": "end"}
 
 
 class Program:
-    """``t0`` calls function 0 to train it, ``b0`` runs it backward, ``i0`` calls it without gradients, ``oA`` is a step
-    of optimizer A, ``user`` a call of `stepscope.step()`, ``<`` and ``>`` begin and end a call of `generate`; ``/2``
-    behind a word is the thread."""
+    """``t0`` calls function 0 to train it, ``b0`` runs it backward, ``i0`` calls it without gradients, ``u0`` calls it
+    as a compiled optimizer, ``oA`` is a step of optimizer A, ``user`` a call of `stepscope.step()`, ``<`` and ``>``
+    begin and end a call of `generate`; ``/2`` behind a word is the thread."""
 
     def __init__(self, words: str) -> None:
         self.graphs: dict[int, Graph] = {}
         self.batches = LaunchBatches()
         self.marks: list[LoggedMark] = []
+        self.updates: set[str] = set()
         for at, word in enumerate(words.split()):
             name, _, thread = word.partition("/")
             self._add(name, int(thread or 1), 100 * (at + 1))
@@ -36,14 +37,18 @@ class Program:
         elif word[0] == "o":
             self.marks.append(LoggedMark("optimizer", ord(word[1]), word[1:], thread, ns))
         else:
-            graph = 10 * int(word[1:]) + "tbi".index(word[0])
+            graph = 10 * int(word[1:]) + "tbiu".index(word[0])
             compile_id, phase = f"{word[1:]}/0", PHASES[word[0]]
+            if word[0] == "u":
+                self.updates.add(compile_id)
             self.graphs[graph] = synthetic.graph(graph, compile_id=compile_id, phase=phase)
             calls = Calls([ns], [graph], [0], [0], [thread], [None], [ns], [50], [0], ["ok"])
             self.batches.add(Launches(calls, [], [], []))
 
     def steps(self, *, has_ended: bool = True, feeds: bool = False) -> dict[int, EndedStep]:
-        return find_steps(self.batches, self.graphs, self.marks, [], has_ended=has_ended, feeds=feeds)
+        return find_steps(
+            self.batches, self.graphs, self.marks, [], updates=self.updates, has_ended=has_ended, feeds=feeds
+        )
 
     def calls_of_steps(self) -> list[int]:
         """How many calls each step has."""
@@ -119,6 +124,11 @@ ITERATIONS = {
     "a new optimizer in each iteration": ("t0 b0 oA t0 b0 oB t0 b0 oC t0 b0 oD", "train 4"),
     "an optimizer that searches": (f"{repeated(9, 't0 b0')} oLBFGS {repeated(3, 't0 b0 oLBFGS')}", "train 4"),
     "training without an optimizer": (repeated(5, "t0 b0"), "train 5"),
+    "a compiled optimizer": (repeated(2, repeated(5, "t0 b0 u1"), repeated(3, "i0")), "train 5, inference 3, " * 2),
+    "a compiled optimizer that reaches the recompile limit": (
+        f"{repeated(3, 't0 b0 u1')} {repeated(5, 't0 b0')}", "train 8",
+    ),
+    "a compiled optimizer of an eager model": (repeated(5, "u0"), "inference 5"),
     "blocks without an optimizer": (repeated(5, "t0 t0 t0 t1 b1 b0 b0 b0"), "train 5"),
     "two losses without an optimizer": (repeated(5, "t0 b0 t1 b1"), "train 5"),
     "a loop without an optimizer after the training loop": (repeated(5, TRAIN) + " " + repeated(4, "t1 b1"), "train 9"),

@@ -44,9 +44,16 @@ def test_a_compile_belongs_to_the_call_of_what_was_compiled() -> None:
         Compiling(310, 320, None),
         Compiling(600, 700, "9/0"),
     ]
-    booked = compiles_by_step(compiles, batches, GRAPHS)
+    booked = compiles_by_step(compiles, batches, GRAPHS, ())
     assert {step: [one.start_ns for one in found] for step, found in booked.items()} == {0: [10], 2: [150, 310, 600]}
-    assert compiles_by_step(compiles, calls(), {}) == {}
+    assert compiles_by_step(compiles, calls(), {}, ()) == {}
+
+
+def test_a_refused_compile_of_an_optimizer_belongs_to_the_step_before_it() -> None:
+    batches = calls((100, 0, 0), (300, 1, 1))
+    compiles = [Compiling(50, 60, "9/0"), Compiling(150, 290, "9/0"), Compiling(150, 290, "8/0")]
+    booked = compiles_by_step(compiles, batches, GRAPHS, {"9/0"})
+    assert {step: [one.compile_id for one in found] for step, found in booked.items()} == {0: ["9/0"] * 2, 1: ["8/0"]}
 
 
 def test_a_step_holds_no_time_of_the_next_functions_compile() -> None:

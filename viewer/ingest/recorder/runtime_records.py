@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -189,10 +189,15 @@ class RuntimeRecords:
                 self.rows.add(value.TABLE, log=self.log, time_unix_ns=record.time_ns, **columns_of(value))
 
     def finish(
-        self, codes: list[OutputCode], callers: Mapping[str, UserFrame], compiles: Iterable[Compiling] = ()
+        self,
+        codes: list[OutputCode],
+        callers: Mapping[str, UserFrame],
+        compiles: Iterable[Compiling] = (),
+        updates: Container[str] = (),
     ) -> None:
         """Add all rows. `codes` are the generated wrappers in the log, `callers` the lines that called each compiled
-        function, by compile id, and `compiles` the periods of compiling in unix ns."""
+        function, by compile id, `compiles` the periods of compiling in unix ns, and `updates` the ids of the compiles
+        of optimizers."""
         contained = self.damage.contained
         self.graph_rows.add(codes, callers, self.run.is_ours)
         for place, tensors in enumerate(self.tensors):
@@ -201,20 +206,20 @@ class RuntimeRecords:
         for tuned in self.tuned:
             with contained("tuned kernels"):
                 self.graph_rows.add_tuned(tuned)
-        self._add_runs(compiles)
+        self._add_runs(compiles, updates)
         self._add_process_ends()
         self._add_not_recorded()
         if self.overhead is not None:
             self.rows.add("overhead", log=self.log, **columns_of(self.overhead))
 
-    def _add_runs(self, compiles: Iterable[Compiling]) -> None:
+    def _add_runs(self, compiles: Iterable[Compiling], updates: Container[str]) -> None:
         """Add calls, launches, their values, and the memory of calls."""
         contained = self.damage.contained
         if self.run.is_ours:
             with contained("calls of the launch ring"):
                 self.ring.add_calls(self.batches, self.steps, self.marks)
             with contained("steps"):
-                self._find_steps(compiles)
+                self._find_steps(compiles, updates)
         places: LaunchPlaces | None = None
         with contained("calls and launches"):
             places = self._add_launches()
@@ -267,7 +272,7 @@ class RuntimeRecords:
         if lost:
             self.damage.add("unknown_launch", f"numbers of {lost:,} calls that are not in the log")
 
-    def _find_steps(self, spans: Iterable[Compiling]) -> None:
+    def _find_steps(self, spans: Iterable[Compiling], updates: Container[str]) -> None:
         if not (self.batches.parents or self.marks or self.steps):
             return
         from stepscope.viewer.ingest.steps import assign as steps_assign
@@ -281,10 +286,11 @@ class RuntimeRecords:
                 self.graph_rows.graphs,
                 self.marks,
                 compiles,
+                updates=updates,
                 has_ended=ended,
                 feeds=self.run.said.get("loads_data", False),
             )
-        booked = steps_compiles.compiles_by_step(compiles, self.batches, self.graph_rows.graphs)
+        booked = steps_compiles.compiles_by_step(compiles, self.batches, self.graph_rows.graphs, updates)
         self.steps = steps_compiles.with_compiles(self.steps, compiles, booked)
 
     def _add_process_ends(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stepscope.tracer.schema.graphs import Graph
@@ -30,6 +30,8 @@ class _Call:
     function: object
     phase: str | None
     is_captured: bool
+    is_update: bool
+    """Whether it is a call of a compiled optimizer."""
 
 
 def find_steps(
@@ -38,23 +40,25 @@ def find_steps(
     marks: Iterable[LoggedMark],
     compiles: Sequence[Compiling],
     *,
+    updates: Container[str] = (),
     has_ended: bool,
     feeds: bool,
 ) -> dict[int, EndedStep]:
     """Return the steps by number, and set the step numbers of the calls. A step begins with the compile that it
     triggers.
 
+    `updates` are the ids of the compiles of optimizers, whose calls belong to the training step before them.
     `has_ended` says that the log is complete, and `feeds` that the process only loads data: its calls are then one
     step.
     """
-    calls = _outermost(batches, graphs)
+    calls = _outermost(batches, graphs, updates)
     ordered = sorted(marks, key=lambda mark: mark.ns)
     found = _find(calls, ordered)
     if feeds and found:
         found = [FoundStep([outer for step in found for outer in step.outers], "call")]
     found.sort(key=lambda step: step.first_ns)
     _number(batches, found)
-    for number, booked in compiles_by_step(compiles, batches, graphs).items():
+    for number, booked in compiles_by_step(compiles, batches, graphs, updates).items():
         before_ns = found[number - 1].last_ns if number else 0
         found[number].compiles_from_ns = next((one.start_ns for one in booked if one.start_ns >= before_ns), None)
     last_ns = max((step.last_ns for step in found), default=0)
@@ -97,7 +101,7 @@ def _by_user(outers: Sequence[OuterCall], ends: Sequence[int]) -> list[FoundStep
     return found
 
 
-def _outermost(batches: LaunchBatches, graphs: Mapping[int, Graph]) -> list[_Call]:
+def _outermost(batches: LaunchBatches, graphs: Mapping[int, Graph], updates: Container[str]) -> list[_Call]:
     """Return the calls that are not inside another one, in the order of their start."""
     columns, numbers = batches.calls, set(batches.calls["call"])
     found = []
@@ -111,7 +115,8 @@ def _outermost(batches: LaunchBatches, graphs: Mapping[int, Graph]) -> list[_Cal
         end_ns = start_ns + max(columns["duration_ns"][at], 0)
         captured = batches.states[at] == CAPTURED
         phase = known.phase if known else None
-        found.append(_Call(at, start_ns, end_ns, columns["thread"][at], function, phase, captured))
+        update = compile_id is not None and compile_id in updates
+        found.append(_Call(at, start_ns, end_ns, columns["thread"][at], function, phase, captured, update))
     found.sort(key=lambda call: (call.start_ns, columns["call"][call.at]))
     return found
 
@@ -165,6 +170,7 @@ def _units(
         place = bisect_right(of_thread, call.start_ns, key=lambda one: one[0]) - 1
         scope = of_thread[place] if place >= 0 else None
         is_backward = call.phase == "backward" and bool(outers)
+        updates = call.is_update and bool(outers) and outers[-1].trains
         if call.is_captured:  # it ran nothing; its replay counts
             waiting.append(call)
             continue
@@ -173,6 +179,8 @@ def _units(
             if in_backward:
                 ends.pop()
             ends.append(Mark(call.function, call.end_ns))
+        elif updates:
+            _join(outers[-1], call)
         elif scope is not None and (scope[1] is None or call.start_ns <= scope[1]):
             key = call.thread, scope[0]
             if key in within:

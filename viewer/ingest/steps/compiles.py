@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from stepscope.tracer.schema.graphs import Graph
@@ -39,9 +39,10 @@ def on_clock_of(clocks: tuple[int, int] | None, spans: Iterable[Compiling]) -> l
 
 
 def compiles_by_step(
-    compiles: Sequence[Compiling], batches: LaunchBatches, graphs: Mapping[int, Graph]
+    compiles: Sequence[Compiling], batches: LaunchBatches, graphs: Mapping[int, Graph], updates: Container[str]
 ) -> dict[int, list[Compiling]]:
-    """Return compiles by step: that of the compiled function's next call, else of the next call, else of the last."""
+    """Return compiles by step: that of the compiled function's next call, else of the next call, else of the last. The
+    compile of an optimizer (`updates`) that made nothing to call belongs to the step of the call before it."""
     calls = batches.calls
     starts = sorted(zip(calls["start_ns"], calls["step"], calls["graph"], strict=True))
     of_compile: defaultdict[str | None, list[tuple[int, int]]] = defaultdict(list)
@@ -52,9 +53,13 @@ def compiles_by_step(
     every = [(start_ns, number) for start_ns, number, _ in starts]
     found: defaultdict[int, list[Compiling]] = defaultdict(list)
     for one in compiles:
-        following = [*_first(of_compile.get(one.compile_id, []), one.end_ns), *_first(every, one.end_ns), *every[-1:]]
-        if following:
-            found[following[0][1]].append(one)
+        own = of_compile.get(one.compile_id, [])
+        before = (
+            every[max(bisect_left(every, (one.start_ns,)) - 1, 0) :] if not own and one.compile_id in updates else []
+        )
+        calls_of_step = [*before[:1], *_first(own, one.end_ns), *_first(every, one.end_ns), *every[-1:]]
+        if calls_of_step:
+            found[calls_of_step[0][1]].append(one)
     return found
 
 

@@ -60,6 +60,8 @@ class TorchEvents:
         self.output_codes: list[OutputCode] = []
         self.callers: dict[str, UserFrame] = {}
         """Compile id -> the line of the program that called the compiled function; set by `finish`."""
+        self.updates: set[str] = set()
+        """Ids of the compiles of functions of `torch.optim`; set by `finish`."""
         self.torch_version: str | None = None
         self.logs_breaks = False
         """Whether PyTorch writes a record of each graph break; older versions only name reasons to restart."""
@@ -130,7 +132,10 @@ class TorchEvents:
                     if torch_text.may_be_graph_break(reason)
                 ]
             compile.in_flight = in_flight.get(compile.compile_id)
-            add_compile(self.rows, compile, stack, _frame(compile, stack, named), caller)
+            frame = _frame(compile, stack, named)
+            if frame is not None and torch_text.is_of_an_optimizer(frame[1]):
+                self.updates.add(compile.compile_id)
+            add_compile(self.rows, compile, stack, frame, caller)
         self.facts.finish(lambda file: _file_name(file, tables))
         names = self.strings
         self.rows.extend("strings", {"log": [self.log] * len(names), "id": list(names), "text": list(names.values())})

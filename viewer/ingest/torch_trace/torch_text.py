@@ -24,6 +24,7 @@ _SKIPPED = re.compile(r"^Failed to handle graph break gracefully\. .*?Graph brea
 _OF_TORCH = re.compile(
     r"[/\\]torch[/\\](?:_\w+\.py$|(?:_\w+|autograd|compiler|distributed|export|func|fx|nn|optim|utils)[/\\])"
 )
+_OF_AN_OPTIMIZER = re.compile(r"[/\\]torch[/\\]optim[/\\][^/\\]+\.py$")
 _WRAPPER = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]external_utils\.py$")
 _WRAPPED = re.compile(rb"GuardManager: source=L\['fn'\], [^\n]{0,1000}?\btype=<class '(\w+(?:\.\w+)+)'>")
 _COMPILE_ID = re.compile(r"!?\d+(?:/\d+)+: ")
@@ -60,6 +61,11 @@ def caller_of(stack: Sequence[UserFrame]) -> UserFrame | None:
 
 def is_of_torch(file: str) -> bool:
     return _OF_TORCH.search(file) is not None
+
+
+def is_of_an_optimizer(file: str) -> bool:
+    """Return whether `file` is a module of `torch.optim`."""
+    return _OF_AN_OPTIMIZER.search(file) is not None
 
 
 def is_wrapper(file: str) -> bool:
