@@ -46,6 +46,8 @@ from stepscope.viewer.findings.compiles.guard_changes import GuardChange
         ("n", ["7", "8", "9"], "n == 8", "Each value of n needs a graph"),
         ("scale", ["0.5", "1.5"], "scale == 0.5", "a tensor needs no guard"),
         ("betas[0]", ["0.95", "0.9", "0.85"], "betas[0] == 0.95", "whose value the compiled code needs"),
+        ("self.param_groups[0]['betas'][0]", ["0.95", "0.9", "0.85"], "", "cycle_momentum=False"),
+        ("self.param_groups[1]['lr']", ["0.1", "0.09"], "", "lr=torch.tensor(...)"),
         ("mode", ["'a'", "'b'"], "mode == 'b'", "string"),
         ("len(keep)", ["1", "2"], "len(G['keep']) == 2", "Each length of keep needs a graph of its own."),
         ("GLOBAL_STATE changed: grad_mode", [], "GLOBAL_STATE changed: grad_mode", "grad mode"),

@@ -24,15 +24,30 @@ Line = tuple[str, int, str]
 TRAIN, MODEL, CALL = ("/src/train.py", 20, "main"), ("/src/model.py", 10, "forward"), ("/src/model.py", 12, "forward")
 
 
+STEP_OF_OPTIMIZER = (
+    "Attempted to call function marked as skipped\n  Explanation: Dynamo developers have intentionally marked that the "
+    "function `Adam.step` in file `/env/lib/python3.11/site-packages/torch/optim/optimizer.py` should not be traced."
+)
+
+
 def broken(
-    log: LogBuilder, frame: int, number: int, stack: list[Line], line: Line, again: str | None = None, ms: int = 1
+    log: LogBuilder,
+    frame: int,
+    number: int,
+    stack: list[Line],
+    line: Line,
+    again: str | None = None,
+    ms: int = 1,
+    why: str | None = None,
 ) -> None:
     """Add a compile of the last function of a stack, in which the graph breaks at a line, after a guard failed."""
     ids: Any = {"frame_id": frame, "frame_compile_id": number, "attempt": 0}
     frames = [{"line": at, "name": name, "filename": {**FILES, TORCH: 10}[file], "loc": ""} for file, at, name in stack]
     log.torch("dynamo_start", {"stack": frames}, **ids)
     file, at, name = line
-    reason = f'Call of {name}\n\nUser code traceback:\n  File "{file}", line {at}, in {name}\n    call()\n\n'
+    reason = (
+        f'{why or f"Call of {name}"}\n\nUser code traceback:\n  File "{file}", line {at}, in {name}\n    call()\n\n'
+    )
     log.artifact("dynamo_graph_break_reason", reason.encode(), "string", **ids)
     if again:
         log.artifact("recompile_reasons", f"{frame}/{number - 1}: {again}".encode(), **ids)
@@ -70,6 +85,14 @@ def test_functions_that_are_called_at_the_line_of_a_break_are_told_with_it(opene
     assert finding.proof[0].endswith(
         " libraries that run during this call: info (__init__.py:100) and emit (__init__.py:200)."
     )
+
+
+@pytest.mark.parametrize(("again", "count"), [(None, 0), ("now == 1.5", 1)])
+def test_the_break_before_the_step_of_an_optimizer_is_usual(opened: Open, again: str | None, count: int) -> None:
+    log = program()
+    broken(log, 1, 0, [TRAIN], TRAIN, why=STEP_OF_OPTIMIZER)
+    broken(log, 2, 0, [TRAIN, INFO], (LIBRARY, 101, "info"), again)
+    assert len([one for one in found(opened(log)) if "skipped" in one.title]) == count
 
 
 def test_a_library_function_that_is_told_at_the_line_where_it_is_called(opened: Open) -> None:

@@ -13,6 +13,7 @@ _LENGTH = re.compile(r"^len\((?P<list>.+)\)$")
 _QUOTED = re.compile(r"^(['\"]).*\1$", re.DOTALL)
 _INTEGER = re.compile(r"^-?\d+$")
 _FLOAT = re.compile(r"^-?(?:\d+\.\d*|\.\d+|\d+(?:\.\d*)?e[-+]?\d+|inf|nan)$")
+_OF_A_GROUP = re.compile(r"param_groups\[\d+\]\['(lr|betas|momentum)'\]")
 _ONCE = "Each {} needs a graph of its own: {} once, before the first call."
 _SETTINGS = {
     "num_threads": _ONCE.format("number of threads", "call torch.set_num_threads"),
@@ -117,6 +118,8 @@ def _of_values(source: str, values: Sequence[str]) -> str | None:
             )
         return f"{source} is an integer: torch.compile(..., dynamic=True) makes it dynamic from the first call on."
     if all(_FLOAT.match(value) or _INTEGER.match(value) for value in values):
+        if of_a_group := _OF_A_GROUP.search(source):
+            return _of_an_optimizer(of_a_group[1])
         if _is_needed(values):
             return (
                 f"{source} is a float whose value the compiled code needs, so that each value needs a graph of its own;"
@@ -124,3 +127,12 @@ def _of_values(source: str, values: Sequence[str]) -> str | None:
             )
         return f"{source} is a float: torch.compile(..., dynamic=True) makes it dynamic; a tensor needs no guard."
     return None
+
+
+def _of_an_optimizer(name: str) -> str:
+    if name == "lr":
+        return "A learning rate that is a tensor, as by lr=torch.tensor(...), needs no guard."
+    return (
+        f"Each value of {name} needs a graph of its own. OneCycleLR and CyclicLR change momentum and betas, unless they"
+        " are created with cycle_momentum=False."
+    )

@@ -14,12 +14,15 @@ medians of the time of a step and of its part outside of optimizers of torch.opt
 there are four steps. For other breaks it gives the share of a typical step that the host work at the break takes; for
 one where Python runs the whole function, it gives the share of the time between the calls of compiled graphs in which
 the function runs. A break in code of PyTorch that the program calls is said to be one, because the program cannot
-change that code. A break that several logs have, such as those of ranks, belongs to none of them."""
+change that code. There is no finding for the break before the step of an optimizer of torch.optim, which PyTorch
+always compiles by itself, unless a tensor is held or a frame recompiled there. A break that several logs have, such as
+those of ranks, belongs to none of them."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,6 +59,7 @@ SUMMARY = "A function was split at a graph break"
 
 _MOST_PROOFS = 2
 _OF_TORCH = "The break is in PyTorch's own code, which this line calls."
+_OPTIMIZER_STEP = re.compile(r"function `\w+\.step` in file `[^`]*[/\\]torch[/\\]optim[/\\]")
 _Place = tuple[str | None, int | None]
 
 
@@ -83,12 +87,13 @@ def find(evidence: Evidence) -> list[Timed]:
                 what=part.what.replace("this break", f"the {causes[place]:,} graph breaks of this line")
             )
         time_ns, finding = _finding(group, held, plain, part)
-        if place not in costly:
-            there = what_is_called(evidence.trace, called.events.get(place, ()))
+        at_break = called.events.get(place, ())
+        if place not in costly and not _is_usual(finding, at_break):
+            there = what_is_called(evidence.trace, at_break)
             severity: Severity = "warning" if there.is_costly else finding.severity
             proof = [*finding.proof, *explained(group[0]), *_of_torch(group[0]), *there.proof]
             found.append((time_ns, replace(finding, severity=severity, proof=proof)))
-        elif finding.proof:
+        elif place in costly and finding.proof:
             found.append((time_ns, finding))
     return found
 
@@ -177,6 +182,13 @@ def _finding(
 
 def _share(steps: PlainSteps | None) -> list[str]:
     return [f"Work of the program that is not compiled takes {amount(steps.part_ns, steps.step_ns)}."] if steps else []
+
+
+def _is_usual(finding: Finding, at_break: Sequence[CompileEvent]) -> bool:
+    """Return whether a break is only that before the step of an optimizer, and nothing is recompiled or held there."""
+    is_more = finding.severity != "info" or finding.evidence["held_buffers"]
+    is_before_step = _OPTIMIZER_STEP.search(str(finding.evidence["explanation"])) is not None
+    return is_before_step and not is_more and all(event.kind != "recompile" for event in at_break)
 
 
 def _of_torch(event: CompileEvent) -> list[str]:
