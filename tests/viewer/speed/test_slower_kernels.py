@@ -11,9 +11,8 @@ from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.tracer.schema.process_ends import End
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.findings.speed.slower_kernels import (
-    _all_slower,
     _Change,
-    _factors,
+    _may_be_machine,
     _proof,
     change_point,
     is_apart,
@@ -77,6 +76,13 @@ def test_a_machine_that_becomes_busy_slows_the_host_as_well(opened: Open) -> Non
     assert found(opened(log_of(times, [0.5] * 20 + [1.5] * 20))) == []
 
 
+def test_slower_host_work_shows_that_the_machine_may_be_busy(opened: Open) -> None:
+    times = [*noisy(4, 20, 0), *noisy(24, 20, 1)]
+    (finding,) = found(opened(log_of(times, [0.5] * 20 + [0.9] * 20)))
+    assert finding.severity == "info"
+    assert "The host work between them takes 1." in finding.proof[1]
+
+
 def test_a_few_late_steps_prove_nothing(opened: Open) -> None:
     assert found(opened(log_of([4.0] * 30 + [12.0] * 7))) == []
 
@@ -97,7 +103,10 @@ def test_several_kernels_that_become_slower_have_no_cause_in_one_of_them() -> No
     change = _Change(splits[:1], splits[1:], 3 * MS, 7 * MS, None)
     sites = [SiteChange(0, name, None, MS, late * MS, 0) for name, late in (("a", 3), ("b", 3), ("c", 1))]
     assert _proof(change, sites) == ["Of the 3 kernels of these steps, 2 became slower."]
-    assert not _all_slower(_factors(change, sites))
-    assert _all_slower(_factors(change, sites[:2]))
+    assert not _may_be_machine(change, sites)
+    assert _may_be_machine(change, sites[:2])
+    assert _may_be_machine(change._replace(host_factor=1.6), sites)
+    (nearly_all,) = _proof(change, [*sites[:2] * 3, sites[2]])
+    assert nearly_all.startswith("6 of the 7 kernels became slower, which may be caused by a lower clock rate")
     (alone,) = _proof(change, [sites[0], sites[2]])
     assert alone.startswith("The other kernel of these steps did not become slower, so the cause lies in")

@@ -4,8 +4,8 @@ later and an earlier step, the later one spends more time in kernels in nine of 
 deviations or more of the rank test of Mann and Whitney. The medians and the quickest tenths of both differ by a factor
 of 1.3 or more, and the medians by 15 % of a later step and 1 ms. The other host work of the steps must not have become
 slower to the same degree, because the machine may then have been busy with other programs. The finding names the kernel
-with most of the additional time. It is a warning from 30 % on, unless all of several kernels became slower, which the
-machine may have caused."""
+with most of the additional time. It is a warning from 30 % on, unless 80 % or more of several kernels became slower, or
+the other host work takes 1.5 times as long or more, which the machine may have caused."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ SUMMARY = "Kernels become slower within the run"
 LEAST_STEPS, FACTOR, HOST_PART = 8, 1.3, 0.5
 PAIRS, DEVIATIONS = 0.9, 3.3
 LEAST_HOST_NS = 20_000
+NEARLY_ALL, BUSY_FACTOR = 0.8, 1.5
 _OTHERS = "lower clock rate, fewer threads, or other programs that use the same memory"
 
 
@@ -127,7 +128,7 @@ def _finding(run: RunSplit, change: _Change, sites: Sequence[SiteChange]) -> Fin
     step = change.late[0].step
     return Finding(
         kind="slower_kernels",
-        severity="info" if _all_slower(_factors(change, sites)) else severity_of(excess / change.step_ns),
+        severity="info" if _may_be_machine(change, sites) else severity_of(excess / change.step_ns),
         title=f"From step {step} on, kernels take {change.factor:.1f} times as long as before:"
         f" {format_ns(round(change.late_ns))} instead of {format_ns(round(change.early_ns))} per step,"
         f" {_most(change, sites)}",
@@ -168,16 +169,21 @@ def _factors(change: _Change, sites: Sequence[SiteChange]) -> list[float]:
     return [site.late_ns * scale / site.early_ns for site in sites if site.early_ns > least]
 
 
-def _all_slower(factors: Sequence[float]) -> bool:
-    return len(factors) > 1 and all(factor >= FACTOR for factor in factors)
+def _may_be_machine(change: _Change, sites: Sequence[SiteChange]) -> bool:
+    return _nearly_all_slower(_factors(change, sites)) or (change.host_factor or 0) >= BUSY_FACTOR
+
+
+def _nearly_all_slower(factors: Sequence[float]) -> bool:
+    return len(factors) > 1 and sum(factor >= FACTOR for factor in factors) >= NEARLY_ALL * len(factors)
 
 
 def _proof(change: _Change, sites: Sequence[SiteChange]) -> list[str]:
     factors = _factors(change, sites)
     host = f" The host work between them takes {change.host_factor:.1f} times as long." if change.host_factor else ""
     slower = sum(factor >= FACTOR for factor in factors)
-    if _all_slower(factors):
-        return [f"All of the {len(factors):,} kernels became slower, which may be caused by a {_OTHERS}.{host}"]
+    if _nearly_all_slower(factors):
+        those = f"{slower:,} of the" if slower < len(factors) else "All of the"
+        return [f"{those} {len(factors):,} kernels became slower, which may be caused by a {_OTHERS}.{host}"]
     if len(factors) > 1:
         if slower > 1:
             return [f"Of the {len(factors):,} kernels of these steps, {slower:,} became slower.{host}"]
