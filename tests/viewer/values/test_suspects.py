@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from stepscope.viewer.findings.values.suspects import averages_loss, listed, suspects
+from stepscope.viewer.findings.values.suspects import averages_loss, backward_suspects, listed, slope, suspects
 from stepscope.viewer.graphs.queries.graphs import site_rows
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.store.trace import Trace
@@ -50,6 +50,30 @@ def site_of(opened: Open, operators: str, *code: str) -> SiteRow:
 )
 def test_suspects(opened: Open, operators: str, code: tuple[str, ...], told: str) -> None:
     assert listed(suspects(site_of(opened, operators, *code))) == told
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (("return torch.acos(x)", "pull = a.sum() / n"), "the backward of acos (model.py:11) or div (model.py:12)"),
+        (("pull = a.sum() / n", "return torch.acos(x)"), "the backward of acos (model.py:12) or div (model.py:11)"),
+        (("pull = a.sum() / n.clamp_min(1)", "angle = acos(x.clamp(-1, 1))"), "the backward of acos (model.py:12)"),
+        (("y = torch.sqrt(x + 1e-8)", "z = x / (s + self.eps)", "a = b / 2.0", "c = d / math.sqrt(4)"), ""),
+        (("y = (x * x).sum() ** 0.5",), "the backward of pow (model.py:11)"),
+        (("y = torch.where(x > 0, x.log(), 0)",), "the backward of log (model.py:11)"),
+    ],
+)
+def test_suspects_of_a_backward_pass(opened: Open, code: tuple[str, ...], told: str) -> None:
+    assert listed(backward_suspects(site_of(opened, "mul rsqrt neg", *code))) == told
+
+
+def test_the_derivative_that_is_not_finite_is_told() -> None:
+    assert slope("the backward of acos") == (
+        "The derivative of acos is infinite at -1 and 1, and an infinity times a gradient of 0 is NaN."
+    )
+    assert slope("the backward of hypot") == "The derivative of hypot is 0 / 0 where both arguments are 0."
+    assert slope("the backward of div") is None
+    assert slope("acos") is None
 
 
 @pytest.mark.parametrize(("reduction", "averages"), [("", True), (", reduction='none'", False), ("=sum", True)])

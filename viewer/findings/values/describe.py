@@ -113,7 +113,7 @@ def read(
     arguments: Sequence[FlowArgument], named: Callable[[str], str] = str, *, zeros_first: bool = False
 ) -> list[str]:
     """Return a line per input of a launch, those that are not finite first, integers last. `named` gives the names that
-    are shown."""
+    are shown. An input that the launch overwrites is said to be that before the launch."""
 
     def rank(argument: FlowArgument) -> tuple[int, bool, bool]:
         rows = argument.before
@@ -123,7 +123,8 @@ def read(
     lines = []
     for argument in sorted(arguments, key=rank):
         if argument.before:
-            lines += [describe(named(label(argument)), row) for row in argument.before]
+            name = f"{named(label(argument))}{' before the launch' if argument.after else ''}"
+            lines += [describe(name, row) for row in argument.before]
         elif argument.held == "uninitialised":
             if argument.role == "in" and not argument.is_own:
                 lines.append(f"{named(label(argument))} uninitialised: never written")

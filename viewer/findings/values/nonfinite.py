@@ -14,9 +14,9 @@ altogether. The finding is critical if the call of the graph leaves the value be
 infinity may be meant: that of a logarithm or a division, a constant, and -inf whose origin is unknown. It is
 information only if a NaN entered with an input, the launches that read it test for NaN (isnan, nan_to_num, nansum,
 ...), and no launch of the log wrote one. Launches of one log that compute the same operators of the same lines of the
-model share a finding. The backward of an operator that makes NaN in the steps in which the operator made it is a part
-of the operator's finding, also if both have it from the same constant. The infinity of an operator whose backward makes
-NaN in the same steps is a part of the NaN's finding, as is one that a launch has from the same constant as a NaN.
+model share a finding. The backward of an operator that first makes NaN in a step in which the operator made it is a
+part of the operator's finding, also if both have it from the same constant. The infinity of an operator whose backward
+makes NaN in the same steps is a part of the NaN's finding, as is one that a launch has from the same constant as a NaN.
 Likewise, a NaN that entered after an infinity had left a graph in the same step is a part of the infinity's finding,
 which is then critical, and an overflow in a call in which another overflow becomes NaN is a part of that one's finding.
 Where values grew from step to step until they became NaN or infinite, the finding is of the kind exploding_values

@@ -9,6 +9,7 @@ from functools import partial
 from stepscope.viewer.findings.evidence import open_buffer, program_name
 from stepscope.viewer.findings.values import describe as text
 from stepscope.viewer.findings.values.operations import (
+    BACKWARD,
     Bad,
     fused,
     makes_no_nan,
@@ -35,9 +36,11 @@ from stepscope.viewer.findings.values.suspects import (
     MOST_EXPONENT,
     Suspect,
     averages_loss,
+    backward_suspects,
     exceeding,
     in_order,
     listed,
+    slope,
     suspects,
 )
 from stepscope.viewer.graphs.queries.graphs import graph_label, graph_row
@@ -123,13 +126,13 @@ class Told:
         """Return the operators that may have made a NaN in a fused kernel whose inputs are all finite, if nothing tells
         which of them did."""
         is_new = self.case.how == "made" and self.case.is_nan and self.case.grown_from is None
-        if not is_new or hop is not self.case.hop or hop.row.moment == "before" or self._is_backward(hop):
+        if not is_new or hop is not self.case.hop or hop.row.moment == "before":
             return []
         site = self.tracer.site(hop.flow.site)
         is_of_loss = self._ignored_labels(hop) is not None and averages_loss(site)
         if is_of_loss or self.tracer.constant(hop) is not None or bad_inputs(hop.flow, text.is_bad):
             return []
-        return in_order(suspects(site), hop.flow)
+        return backward_suspects(site) if self._is_backward(hop) else in_order(suspects(site), hop.flow)
 
     def _exponent(self, hop: Hop) -> list[str]:
         """Return a line about what makes the exponential infinite if that is the first suspect."""
@@ -138,6 +141,11 @@ class Told:
             return []
         reach = f"{self._namer(hop)(text.label(largest[0]))} has magnitudes up to {largest[1]:.4g}"
         return [f"The exponential of more than {MOST_EXPONENT:.4g} is infinite; {reach}"]
+
+    def _slope(self, hop: Hop) -> list[str]:
+        """Return a line about the derivative that is not finite, if the first suspect has one."""
+        first = next((slope(name) for name, _ in self._suspects(hop)), None)
+        return [first] if first is not None else []
 
     def _spread(self, hop: Hop) -> str | None:
         spread = self.tracer.spread(hop)
@@ -163,6 +171,7 @@ class Told:
             *inputs,
             self._wrote(hop),
             *self._exponent(hop),
+            *self._slope(hop),
             *empty,
             *custom,
             *self._kept(hop),
@@ -348,6 +357,9 @@ class Told:
         return "gradient" if name.startswith("tangents") else "input or parameter"
 
     def _name(self, hop: Hop) -> str:
+        spread = self.tracer.spread(hop)
+        if spread is not None:
+            return f"{BACKWARD if self._is_backward(hop) else ''}{spread}"
         suspected = self._suspects(hop)
         if suspected:
             return suspected[0][0]

@@ -57,7 +57,7 @@ _NEVER_NAN = _LAYOUT | frozenset((
     "slice_scatter", "sub", "sum", "tanh",
 ))  # fmt: skip
 """Operators that make no NaN of finite elements, unless these are close to the largest."""
-_BACKWARD = "the backward of "
+BACKWARD = "the backward of "
 _AOTI = re.compile(r"aoti_torch_(?:cpu_|cuda_|xpu_)?_?(\w+?)(?:_out)?")
 _VARIABLE = re.compile(r"(\w+)(?: \(\w+\))?$")
 _DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
@@ -86,7 +86,7 @@ def operation(site: SiteRow, *, bad: Bad = "nan", backward: bool = False) -> str
         name = _of_fused(site, line, bad, backward)
     else:
         name = plain(_bare(site.operator or site.kernel))
-    return f"{_BACKWARD}{name}" if backward else name
+    return f"{BACKWARD}{name}" if backward else name
 
 
 def makes_no_nan(site: SiteRow) -> bool:
@@ -97,7 +97,7 @@ def makes_no_nan(site: SiteRow) -> bool:
 
 def overflows(operation: str) -> bool:
     """Return whether an infinity from finite inputs means that a result of `operation` was too large for its dtype."""
-    return operation.removeprefix(_BACKWARD) in _GROWING
+    return operation.removeprefix(BACKWARD) in _GROWING
 
 
 def line_that_names(site: SiteRow, name: str) -> SourceLine | None:

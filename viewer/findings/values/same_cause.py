@@ -9,11 +9,12 @@ from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 
 
 def is_its_backward(tracer: Tracer, case: Case, earlier: Case) -> bool:
-    """Return whether a case is the backward of the operation that made NaN or an infinity, in the same steps."""
+    """Return whether a case is the backward of the operation that made NaN or an infinity, and first makes one in
+    a step in which the operation did. In later steps, the parameters may have brought it to the operation."""
     backward, forward = tracer.site(case.hop.flow.site), tracer.site(earlier.hop.flow.site)
     if (tracer.phase(forward.graph), tracer.phase(backward.graph)) != ("forward", "backward"):
         return False
-    if not case.how == earlier.how == "made" or not case.steps <= earlier.steps:
+    if not case.how == earlier.how == "made" or min(case.steps) not in earlier.steps:
         return False
     if case.is_nan and earlier.is_nan and _is_one_of_several(source_line(backward, backward=True), forward):
         return True

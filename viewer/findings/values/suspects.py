@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from math import log
 
-from stepscope.viewer.findings.values.operations import operators, place, plain
+from stepscope.viewer.findings.values.operations import BACKWARD, operators, place, plain
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.values.queries.flow import Flow, FlowArgument
 from stepscope.viewer.values.queries.values import LIMITS
@@ -31,6 +31,23 @@ _SUSPECTS = {
 }
 """Operators that can make NaN of finite elements, and how models call them. Those of softmax, sigmoid and of losses are
 computed such that they do not."""
+_STEEP = re.compile(
+    r"(?<!math\.)(?<!np\.)\b(r?sqrt|acosh?|arccosh?|asin|arcsin|atanh|arctanh|atan2|arctan2|hypot|erfinv)\("
+    r"|(\*\* ?0?\.5\b|\bpow\(0?\.5\))"
+)
+"""Functions with finite results where their derivatives are infinite or 0 / 0, as models call them."""
+_SLOPES = {
+    "sqrt": "infinite at 0",
+    "rsqrt": "infinite at 0",
+    "pow": "infinite at 0",
+    **dict.fromkeys(("acos", "arccos", "asin", "arcsin", "atanh", "arctanh", "erfinv"), "infinite at -1 and 1"),
+    **dict.fromkeys(("acosh", "arccosh"), "infinite at 1"),
+    **dict.fromkeys(("atan2", "arctan2", "hypot"), "0 / 0 where both arguments are 0"),
+}
+_UNBOUNDED = re.compile(r"(?<!math\.)(?<!np\.)\b(log(?:2|10|1p)?|reciprocal|div)\(|(/)(?! ?(?:[\d.]+\b|math\.))")
+"""Functions whose results are infinite or NaN as well where their derivatives are."""
+_KEPT_AWAY = re.compile(r"eps|\b1e-")
+_BOUNDED = re.compile(r"eps|\b1e-|clamp|max\(|maximum\(")
 _SQUARE = re.compile(r"\*\* ?[2468]\b(?!\.)|\bpow\([2468]\)")
 _MASKING = {"where", "masked_fill", "full", "full_like"}
 
@@ -49,6 +66,31 @@ def suspects(site: SiteRow) -> list[Suspect]:
             if name is not None and any(sign in code for sign in signs):
                 found.setdefault(line, name)
     return [(found[line], line) for line in sorted(found, key=lambda line: (line.file, line.line))]
+
+
+def backward_suspects(site: SiteRow) -> list[Suspect]:
+    """Return the functions whose gradients a fused kernel of a backward graph computes, and which may be NaN although
+    what the kernel read is finite, with their lines. Those come first whose results are finite in the forward pass."""
+    if site.kind not in ("cpp", "triton"):
+        return []
+    lines = list(dict.fromkeys(stack[-1] for stack in site.stacks if stack))
+    lines.sort(key=lambda line: (line.file, line.line))
+    found: dict[SourceLine, str] = {}
+    for calls, safe, operator in ((_STEEP, _KEPT_AWAY, "pow"), (_UNBOUNDED, _BOUNDED, "div")):
+        for line in lines:
+            code = line.code.partition("#")[0]
+            call = calls.search(code)
+            if call is not None and not safe.search(code[call.start() :]):
+                found.setdefault(line, call[1] or operator)
+    return [(name if at else f"{BACKWARD}{name}", line) for at, (line, name) in enumerate(found.items())]
+
+
+def slope(name: str) -> str | None:
+    """Return a sentence about where the derivative of a function is not finite, or None if it is not known."""
+    function = name.removeprefix(BACKWARD)
+    where = _SLOPES.get(function) if name != function else None
+    product = ", and an infinity times a gradient of 0 is NaN" if where and "infinite" in where else ""
+    return f"The derivative of {function} is {where}{product}." if where else None
 
 
 def averages_loss(site: SiteRow) -> bool:
