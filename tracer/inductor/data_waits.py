@@ -101,6 +101,6 @@ class DataWaits:
     def _tell(self, started: int, took: int, workers: int | None, frame: FrameType, begins: Begins | None) -> None:
         thread = threading.get_native_id()
         found = program_frame(frame)
-        frame = found if found is not None and not is_script(found) else frame
+        frame = found if found is not None and not is_script(found.f_code) else frame
         place = frame.f_code.co_filename, frame.f_lineno
         self._sink.data_wait(DataWait(thread, started, took, workers, *place, begins))

@@ -7,17 +7,16 @@ were seen, and ends after a number of samples, so that programs without such gap
 from __future__ import annotations
 
 import linecache
-import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from time import perf_counter_ns
-from types import FrameType
 from typing import Any, Protocol
 
 from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.lock_holds import LockWait
-from stepscope.tracer.runtime.program_frames import is_compiled, is_ours, is_script, program_frame
+from stepscope.tracer.runtime.program_frames import Step, is_compiled, is_installed, is_ours, is_script, steps_of
 from stepscope.tracer.schema.steps import LineSamples, SampledLines
 
 LEAST_NS = 2_000_000
@@ -136,7 +135,7 @@ class GapLines:
 
     def _take(self, held_ns: int) -> None:
         now = perf_counter_ns()
-        place = place_of(sys._current_frames().get(self._ident))
+        place = place_of(steps_of(self._ident))
         if not place:
             return
         self._taken += 1
@@ -160,25 +159,26 @@ class GapLines:
             self._sink.write(LineSamples(*map(list, zip(*pending, strict=True))))
 
 
-def place_of(frame: FrameType | None) -> Place:
-    """Return the innermost frames of the program in a stack, outermost first; nothing while Dynamo compiles."""
-    found: list[tuple[str, int, str]] = []
-    frame = program_frame(frame)
-    while frame is not None and len(found) < MOST_FRAMES:
-        code = frame.f_code
-        if not (is_ours(code.co_filename) or is_compiled(code) or is_script(frame)):
-            line: int | None = frame.f_lineno
-            found.append((code.co_filename, _line_before(frame) if line is None else line, code.co_name))
-        frame = program_frame(frame.f_back)
+def place_of(stack: Iterable[Step]) -> Place:
+    """Return the innermost frames of the program in a stack, outermost first."""
+    found = [
+        (step.code.co_filename, _line_before(step) if step.line is None else step.line, step.code.co_name)
+        for step in islice(filter(_is_of_program, stack), MOST_FRAMES)
+    ]
     return tuple(reversed(found))
 
 
-def _line_before(frame: FrameType) -> int:
+def _is_of_program(step: Step) -> bool:
+    file = step.code.co_filename
+    return not (is_installed(file) or is_ours(file) or is_compiled(step.code) or is_script(step.code))
+
+
+def _line_before(step: Step) -> int:
     """Return the line of the last instruction before this one that has a line: the jump at the end of a loop, at which
     Python lets other threads run, has none."""
-    found = frame.f_code.co_firstlineno
-    for start, _, line in frame.f_code.co_lines():
-        if start > frame.f_lasti:
+    found = step.code.co_firstlineno
+    for start, _, line in step.code.co_lines():
+        if start > step.instruction:
             break
         found = line if line is not None else found
     return found

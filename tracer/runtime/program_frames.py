@@ -1,4 +1,8 @@
-"""Finds the program's own frames among those of PyTorch, of installed packages and of compiled code."""
+"""Finds the program's own frames among those of PyTorch, of installed packages and of compiled code.
+
+Frames of other threads are read in one call of C code, in which no thread runs Python. In Python 3.11, what `f_back`
+gives for a frame that Dynamo has run and that has ended in the meantime is no frame, or crashes the process.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,13 @@ import os
 import re
 import sys
 import sysconfig
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
+from itertools import accumulate, chain, islice, repeat
+from operator import attrgetter, itemgetter
 from types import CodeType, FrameType
+from typing import NamedTuple
 
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3[.\d]*[/\\]|^<frozen ")
 _SCRIPTS = sysconfig.get_path("scripts")
@@ -15,21 +24,54 @@ _OURS = __file__.partition(f"{os.sep}runtime{os.sep}")[0] + os.sep
 _COMPILED = ("__compiled_fn", "__resume_at")
 """Beginnings of the names by which code of Dynamo calls its graphs, and what follows a graph break."""
 
+_DEEPEST = 10_000
+_STEP = attrgetter("f_code", "f_lineno", "f_lasti")
+
+
+class Step(NamedTuple):
+    """What a frame runs."""
+
+    code: CodeType
+    line: int | None
+    instruction: int
+    """Offset of the instruction in the code."""
+
+
+def steps_of(thread: int) -> list[Step]:
+    """Return what the frames of a thread run, innermost first; nothing if the thread has ended."""
+    found: list[tuple[CodeType, int | None, int]] = []
+    with suppress(AttributeError, KeyError):  # nothing has called the outermost frame
+        found.extend(map(_STEP, _frames(thread)))
+    return [Step(*one) for one in found]
+
+
+def frames_of_threads() -> list[FrameType]:
+    """Return the frames of all threads. The caller must not read their `f_back`."""
+    found: list[FrameType | None] = []
+    for thread in sys._current_frames():
+        with suppress(AttributeError, KeyError):
+            found.extend(_frames(thread))
+    return [frame for frame in found if frame is not None]
+
+
+def _frames(thread: int) -> Iterator[FrameType]:
+    """Return an iterator whose steps are C code: it looks at the thread in its first step."""
+    innermost = map(itemgetter(thread), islice(iter(sys._current_frames, None), 1))
+    return accumulate(chain(innermost, repeat("f_back", _DEEPEST)), getattr)
+
 
 def program_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame that is not of an installed package, such as a progress bar, or None.
-
-    Under Python 3.11, what called a frame may be no frame while Dynamo runs the code that it has made of it."""
-    while frame is not None and hasattr(frame, "f_code"):
-        if not _is_installed(frame.f_code.co_filename):
+    """Return the innermost frame that is not of an installed package, such as a progress bar, or None."""
+    while frame is not None:
+        if not is_installed(frame.f_code.co_filename):
             return frame
         frame = frame.f_back
     return None
 
 
-def is_script(frame: FrameType) -> bool:
-    """Return whether the frame is that of an installed command."""
-    return os.path.dirname(frame.f_code.co_filename) == _SCRIPTS
+def is_script(code: CodeType) -> bool:
+    """Return whether the code is that of an installed command."""
+    return os.path.dirname(code.co_filename) == _SCRIPTS
 
 
 def calling_frame(frame: FrameType) -> FrameType | None:
@@ -39,7 +81,7 @@ def calling_frame(frame: FrameType) -> FrameType | None:
     while found is not None and (is_ours(found.f_code.co_filename) or found.f_code.co_filename == generated
                                  or is_compiled(found.f_code)):  # fmt: skip
         found = program_frame(found.f_back)
-    return found if found is not None and not is_script(found) else None
+    return found if found is not None and not is_script(found.f_code) else None
 
 
 def calling_place() -> tuple[str, int] | tuple[None, None]:
@@ -54,7 +96,8 @@ def is_compiled(code: CodeType) -> bool:
 
 
 @cache
-def _is_installed(file: str) -> bool:
+def is_installed(file: str) -> bool:
+    """Return whether a file belongs to an installed package or to Python."""
     torch = sys.modules.get("torch")
     is_torchs = torch is not None and file.startswith(os.path.dirname(torch.__file__ or "-") + os.sep)
     return is_torchs or _INSTALLED.search(file) is not None

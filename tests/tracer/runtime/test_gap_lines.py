@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dis
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import CodeType, FrameType, SimpleNamespace
-from typing import Any, cast
+from types import CodeType
+from typing import Any
 
 import pytest
 
 from stepscope.tracer.runtime import gap_lines
 from stepscope.tracer.runtime.calls import GraphCall
 from stepscope.tracer.runtime.gap_lines import LONG_GAPS, GapLines, place_of
+from stepscope.tracer.runtime.program_frames import Step, steps_of
 from stepscope.tracer.schema.steps import LineSamples, SampledLines
 
 INSTALLED = "/env/lib/python3.11/site-packages/tqdm/std.py"
@@ -165,17 +165,11 @@ def test_an_instruction_without_a_line_is_at_the_line_before() -> None:
     (call,) = [start for start, _, line in code.co_lines() if line == 5][:1]
     jump = next(one.offset for one in dis.get_instructions(code) if one.offset > call and "JUMP" in one.opname)
     for offset, line in ((0, 1), (jump, 5)):
-        frame = cast(FrameType, SimpleNamespace(f_code=code, f_lasti=offset, f_lineno=None, f_back=None))
-        assert place_of(frame) == (("/src/train.py", line, "loop"),)
-
-
-def test_what_called_a_frame_may_be_no_frame() -> None:
-    cell: Any = (lambda: sink).__closure__ if (sink := 1) else None
-    assert place_of(cell[0]) == ()
+        assert place_of([Step(code, None, offset)]) == (("/src/train.py", line, "loop"),)
 
 
 def test_a_place_has_only_lines_of_the_program() -> None:
-    scope: dict[str, Any] = {"frame": lambda: place_of(sys._getframe(1))}
+    scope: dict[str, Any] = {"frame": lambda: place_of(steps_of(threading.get_ident())[2:])}
     exec(compile("def bar():\n    return frame()\n", INSTALLED, "exec"), scope)
     exec(compile("def loop():\n\n    return bar()\n", "/src/train.py", "exec"), scope)
     assert scope["loop"]()[-1] == ("/src/train.py", 3, "loop")

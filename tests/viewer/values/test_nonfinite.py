@@ -266,18 +266,6 @@ class TestCameIn:
         assert len(others) == titles - 1
         assert first.evidence["explains_launches"] == [1] * (titles == 1)
 
-    def test_the_backward_is_told_with_it_in_later_steps_too(self, opened: Open) -> None:
-        """In the later step, the parameter has brought the NaN to the forward pass."""
-        forward = Program().launch("extern_kernels.div", ["primals_1"], ["buf0"], aten=["aten.div"])
-        backward = Program(1, "backward").launch("extern_kernels.div", ["tangents_1"], ["buf1"])
-        log = ValueLog(forward, backward)
-        for step, read in enumerate((FINE, NAN)):
-            log.call(forward, step=step, primals_1=read, buf0=NAN)
-            log.call(backward, step=step, tangents_1=FINE, buf1=NAN)
-        first, *others = found(opened, log)
-        assert first.title == "NaN is produced by div (model.py:10) in steps 0 and 1"
-        assert [one for one in others if "is produced by" in one.title] == []
-
     def test_backward_leads_to_the_forward_launch_that_saved_it(self, opened: Open) -> None:
         forward = attention()
         backward = Program(1, "backward").launch("extern_kernels.mm", ["buf1_saved", "tangents_1"], ["grad"])

@@ -9,7 +9,7 @@ import pytest
 
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder
-from tests.logs.value_logs import ALL_NAN, NAN, PLUS, Program, Stat, ValueLog, attention
+from tests.logs.value_logs import ALL_NAN, FINE, NAN, PLUS, Program, Stat, ValueLog, attention
 from tests.viewer.values.test_nonfinite import HALF, OVERFLOWN, found, only
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -78,3 +78,16 @@ def test_an_infinity_whose_backward_makes_nan_is_told_with_it(opened: Open) -> N
     finding = only(opened, log)
     assert finding.title == "NaN is produced by the backward of log (model.py:10) in step 0"
     assert finding.proof[0].startswith("log wrote buf0: +inf")
+
+
+def test_the_backward_is_told_with_it_in_later_steps_too(opened: Open) -> None:
+    """In the later step, the parameter has brought the NaN to the forward pass."""
+    forward = Program().launch("extern_kernels.div", ["primals_1"], ["buf0"], aten=["aten.div"])
+    backward = Program(1, "backward").launch("extern_kernels.div", ["tangents_1"], ["buf1"])
+    log = ValueLog(forward, backward)
+    for step, read in enumerate((FINE, NAN)):
+        log.call(forward, step=step, primals_1=read, buf0=NAN)
+        log.call(backward, step=step, tangents_1=FINE, buf1=NAN)
+    first, *others = found(opened, log)
+    assert first.title == "NaN is produced by div (model.py:10) in steps 0 and 1"
+    assert [one for one in others if "is produced by" in one.title] == []

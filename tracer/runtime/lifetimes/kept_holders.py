@@ -23,6 +23,7 @@ from stepscope.tracer.runtime.lifetimes.referrers import (
     module_dicts,
     own_dict,
 )
+from stepscope.tracer.runtime.program_frames import frames_of_threads
 
 SAMPLE = 8
 """Number of tensors of which holders are searched."""
@@ -179,17 +180,14 @@ def _owners(container: Any, depth: int = 1) -> Iterator[Added]:
 
 def _in_frames(container: Any) -> list[Added]:
     found: list[Added] = []
-    frames = [*sys._current_frames().values()]
+    frames = frames_of_threads()
     try:
-        while frames:
-            frame = frames.pop()
+        for frame in frames:
             code = frame.f_code
             if not str(frame.f_globals.get("__name__", "")).startswith("stepscope."):
                 name = held_by(frame).get(id(container))
                 if name is not None:
                     found.append(Added(code.co_filename, name, function_line=code.co_firstlineno))
-            if frame.f_back is not None:
-                frames.append(frame.f_back)
     finally:
         del frame, frames  # they include this function's own frame: a cycle that would keep all locals alive
     return found

@@ -15,6 +15,8 @@ from pathlib import PurePath
 from types import CoroutineType, FrameType, GeneratorType, MemberDescriptorType, ModuleType
 from typing import Any
 
+from stepscope.tracer.runtime.program_frames import frames_of_threads
+
 USES_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
 MOST_NAMES = 100_000
 _VARIABLE = re.compile(r"((?:local variable |closure variable |attribute )?\w+)( of .*)")
@@ -113,13 +115,12 @@ def locals_by_identity() -> tuple[dict[int, list[str]], set[int]]:
     """
     words: dict[int, list[str]] = {}
     ours: set[int] = set()
-    frames = list(sys._current_frames().values())
+    frames = frames_of_threads()
     try:
-        while frames:
-            frame = frames.pop()
+        for frame in frames:
+            if len(ours) >= MOST_NAMES:
+                break
             _read(frame, words, ours)
-            if frame.f_back is not None and len(ours) < MOST_NAMES:
-                frames.append(frame.f_back)
     finally:
         del frame, frames  # they include this function's own frame: a cycle that would keep all locals alive
     return words, ours
