@@ -8,7 +8,7 @@ NODE := $(shell command -v node 2>/dev/null)
 # The tests start hundreds of Python programs, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
-.PHONY: help demo test quick check bench bench-gpu bench-index bench-ingest bench-judge bench-load bench-memory bench-store bench-units bench-viewer fuzz clean pictures compiler browser
+.PHONY: help demo test test-all check bench bench-gpu bench-index bench-ingest bench-judge bench-load bench-memory bench-store bench-units bench-viewer fuzz clean pictures compiler browser
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z_-]*\):[^#]*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -22,12 +22,12 @@ endif
 demo: .venv/.installed compiler ## record a small training run that overflows in fp16, print the summary, write demo/report.html
 	$(BIN)/stepscope demo
 
-test: check browser compiler ## every check and every test
-	$(BIN)/python -m pytest -n auto
+test: check browser compiler ## the checks, and every test that is not marked slow (minutes)
+	$(BIN)/python -m pytest -n auto -m "not slow and not ecosystem"
 	$(js-tests)
 
-quick: check browser ## the checks, and every test that compiles no program and is not marked long (minutes)
-	$(BIN)/python -m pytest -n auto -m "not compiles and not long and not ecosystem"
+test-all: check browser compiler ## every check and every test (an hour)
+	$(BIN)/python -m pytest -n auto
 	$(js-tests)
 
 check: .venv/.installed-test ## ruff and mypy

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import importlib.metadata
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -31,9 +29,6 @@ TOGETHER = {
 TESTS = Path(__file__).parent
 MOST_WORKERS = 5
 COMPILER = TESTS / "compiler" / "g++"
-COMPILES = {"capture", "ecosystem", "gpu", "pytorch_helpers"}
-"""Folders of tests that compile programs."""
-_COMPILING = re.compile(r"\btorch\.compile\(|^from tests\.(capture|ecosystem|programs|pytorch_helpers)\b", re.MULTILINE)
 KEPT_S = 7 * 24 * 3600
 """Seconds for which compiled files are kept after their last use."""
 
@@ -66,16 +61,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Choose the compiler and detect the processor's vector instructions once for all test processes."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
-    _remember_compiled(config)
+    _remember_compiled()
     cache = getattr(config, "cache", None)
-    if cache is not None and VECTORS not in os.environ and not _is_quick(config):
+    if cache is not None and VECTORS not in os.environ:
         _try_vectors(cache)
 
 
-def _remember_compiled(config: pytest.Config) -> None:
-    """Let Inductor compile with ``tests/compiler/g++``, which caches the results of the real compiler.
-
-    It refuses to compile if the tests that compile are deselected."""
+def _remember_compiled() -> None:
+    """Let Inductor compile with ``tests/compiler/g++``, which caches the results of the real compiler."""
     compiler = shutil.which("g++")
     if sys.platform != "linux" or "CXX" in os.environ or compiler is None:
         return
@@ -85,9 +78,6 @@ def _remember_compiled(config: pytest.Config) -> None:
     os.environ["COMPILED_BY"], os.environ["CXX"] = compiler, str(COMPILER)
     os.environ["COMPILED_WITHOUT"], os.environ["COMPILED_PYTHON"] = sys.prefix, os.path.realpath(sys.executable)
     os.environ["COMPILED_KEY"] = f"{importlib.metadata.version('torch')} {version} {sorted(processor)}"
-    if _is_quick(config):
-        os.environ.pop("COMPILED", None)
-        return
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "stepscope-tests")
     folder.mkdir(parents=True, exist_ok=True)
     for kept in folder.iterdir():
@@ -118,29 +108,6 @@ def _try_vectors(cache: pytest.Cache) -> None:
         cache.set("stepscope/vector_instructions", known)
     if known[-1]:
         os.environ[VECTORS] = "1"
-
-
-def _is_quick(config: pytest.Config) -> bool:
-    return "not compiles" in config.option.markexpr
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ignore modules whose tests are all deselected, so that they are not imported."""
-    is_left_out = _is_quick(config) and collection_path.suffix == ".py" and _compiles(collection_path)
-    return True if is_left_out else None
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of modules that compile; modules that only start such programs have their own marks."""
-    for item in items:
-        if _compiles(item.path):
-            item.add_marker(pytest.mark.compiles)
-
-
-@functools.cache
-def _compiles(module: Path) -> bool:
-    in_folder = bool(set(module.relative_to(TESTS).parts) & COMPILES)
-    return in_folder or _COMPILING.search(module.read_text("utf-8")) is not None
 
 
 @pytest.hookimpl(tryfirst=True)

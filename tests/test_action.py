@@ -15,6 +15,9 @@ from tests.logs.synthetic import recorded
 from tests.variables import without_ours_and_torchs
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
+
 ACTION = Path(__file__).resolve().parents[1] / ".github" / "actions" / "stepscope" / "action.yml"
 
 

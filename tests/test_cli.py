@@ -63,6 +63,7 @@ def test_the_demo_shows_its_run_and_says_how_to_go_on(demo: tuple[Path, str]) ->
     assert out.joinpath("report.html").stat().st_size < 1_500_000
 
 
+@pytest.mark.slow
 def test_summary_json_has_every_key(recorded: Path) -> None:
     result = stepscope("summary", recorded, "--json", cwd=recorded.parent)
     assert result.returncode == 0, result.stderr
@@ -77,6 +78,7 @@ def test_summary_json_has_every_key(recorded: Path) -> None:
     assert answer["counts"]["value_rows"] is None
 
 
+@pytest.mark.slow
 def test_a_trace_from_standard_input_and_from_gz(recorded: Path) -> None:
     (log,) = recorded.glob("*.log")
     command = [sys.executable, "-c", "from stepscope.viewer.cli import main; main()", "summary", "-"]
@@ -92,6 +94,7 @@ def test_check_is_zero_for_a_healthy_run(recorded: Path) -> None:
     assert stepscope("check", recorded, cwd=recorded.parent).returncode == 0
 
 
+@pytest.mark.slow
 def test_check_fails_on_the_kinds_it_is_told(tmp_path: Path) -> None:
     program = tmp_path / "broken.py"
     program.write_text(
@@ -135,6 +138,7 @@ def test_the_programs_own_exit_code_comes_back(tmp_path: Path) -> None:
     assert "no-such-program" in missing.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "why"),
     [
@@ -161,7 +165,7 @@ def test_a_run_without_a_log_says_why(tmp_path: Path, program: str, why: str) ->
     )
 
 
-@pytest.mark.compiles
+@pytest.mark.slow
 def test_a_program_that_calls_no_compiled_code(tmp_path: Path) -> None:
     code = (
         "import torch\nclass Net(torch.nn.Linear):\n    def predict(self, x): return self(x)\n"
@@ -176,6 +180,7 @@ def test_a_program_that_calls_no_compiled_code(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -195,7 +200,7 @@ def test_a_program_that_loads_a_package(tmp_path: Path, options: list[str], said
     assert "AOTI_RUNTIME_CHECK_INPUTS=1" in last
 
 
-@pytest.mark.compiles
+@pytest.mark.slow
 def test_torch_compiles_containers_by_its_function_alone(tmp_path: Path) -> None:
     """What a run without a log says about them."""
     told = "import torch; module = torch.nn.Sequential(torch.nn.ReLU()); module.compile(backend='eager')"
@@ -206,6 +211,7 @@ def test_torch_compiles_containers_by_its_function_alone(tmp_path: Path) -> None
     assert "no log was written" not in said.stderr
 
 
+@pytest.mark.slow
 def test_recording_by_the_variable_alone(tmp_path: Path) -> None:
     environment = {**os.environ, "STEPSCOPE_TRACE": str(tmp_path / "out")}
     code = "import torch; torch.compile(lambda x: x.sin(), backend='aot_eager')(torch.ones(2))"
@@ -265,6 +271,7 @@ def test_the_options_reach_the_program(tmp_path: Path) -> None:
     assert result.stdout == f"{wanted}\n"
 
 
+@pytest.mark.slow
 def test_tensors_are_saved_listed_and_loaded(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(HEALTHY)
     options = ["--level", "save", "--steps", "1", "--fresh-cache", "-o", "t"]

@@ -172,6 +172,7 @@ def test_shells_can_complete(shell: str) -> None:
     assert "_STEPSCOPE_COMPLETE" in stepscope(env=environment).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [["--check-eager"], ["--check-eager", "2"], ["--check-eager", "--level", "values"]])
 def test_a_number_of_checked_calls_may_be_left_out(tmp_path: Path, options: list[str]) -> None:
     program = tmp_path / "program.py"
@@ -191,6 +192,7 @@ def test_commands_options_and_their_values_are_completed() -> None:
     assert offered("stepscope run --level v") == ["values"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_after_the_first_page_prints_nothing(log: Path) -> None:
     command = [sys.executable, "-c", "from stepscope.viewer.cli import main; main()", "serve", str(log), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
@@ -228,6 +230,7 @@ def test_without_the_extra_a_command_says_what_installs_it(name: str) -> None:
     assert said.stderr == f"stepscope: `stepscope {name}` needs duckdb, {install}\n"
 
 
+@pytest.mark.slow
 def test_without_the_extra_programs_are_recorded(tmp_path: Path) -> None:
     missing = sorted(name.partition(".")[0] for name in PACKAGES)
     program = "import torch; print(torch.compile(lambda x: x + 1, backend='aot_eager')(torch.ones(1)).item())"

@@ -50,6 +50,7 @@ class Session:
         return sorted(path.name for path in self.folder.iterdir() if path.is_dir())
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_die_runs_once(tmp_path: Path) -> None:
     for program, code in (("print(1)", 0), ("raise SystemExit(3)", 3)):
         session = Session(tmp_path / str(code), program)
@@ -109,6 +110,7 @@ if os.environ.get({CPP_STACKS!r}):
 STACK = ["at::meta::structured_mm::meta(at::Tensor const&) from ??:0", "at::_ops::mm::call() from ??:0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "kind"),
     [
@@ -151,6 +153,7 @@ def test_another_exception_is_another_symptom(tmp_path: Path) -> None:
     assert [row["survived"] for row in session.answer["crash_runs"]] == [None, False]
 
 
+@pytest.mark.slow
 def test_a_run_that_takes_too_long_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     children, limit_s, wait = tmp_path / "children", 4.0, subprocess.Popen.wait
 
@@ -197,6 +200,7 @@ for kernel in ("a", "b", "c", "d", "e", "mm", "cpp_fused_0"):
 """Program that prints like C++ code with PyTorch's debug printer."""
 
 
+@pytest.mark.slow
 def test_names_and_values_that_c_plus_plus_code_prints(tmp_path: Path) -> None:
     session = Session(tmp_path, PRINTS, aoti="values", most_runs=3)
     rows = session.answer["crash_runs"]

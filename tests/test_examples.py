@@ -20,11 +20,16 @@ from tests import python_processes
 from tests.capture.conftest import ROOT, clean_environment
 from tests.capture.test_deaths import COMMAND
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.compiles]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 EXAMPLES = ROOT / "docs" / "examples" / "findings"
 ON_GPU = {"full_precision_matmul"}
 NEEDS_GPU = (pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"))
+FEW = {
+    "crash", "exported_training", "graph_break", "growth",
+    "nonfinite", "recompile", "replica_difference", "wrong_kernel",
+}  # fmt: skip
+"""Kinds whose examples each run of the tests records; those of the others are slow."""
 UNCAUGHT = {"compile_failure", "exception"}
 """Kinds whose examples end with an exception that comes up to the outermost frame."""
 ATTEMPTS = 5
@@ -57,7 +62,11 @@ def told(kind: str, found: list[Finding]) -> list[str]:
     return [without_numbers(one.kind, f"{one.severity}: {one.title}") for one in shown]
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=NEEDS_GPU if kind in ON_GPU else ()) for kind in KINDS])
+def marks_of(kind: str) -> list[pytest.MarkDecorator]:
+    return [*(NEEDS_GPU if kind in ON_GPU else ()), *(() if kind in FEW else (pytest.mark.slow,))]
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=marks_of(kind)) for kind in KINDS])
 def test_an_example_has_its_finding_alone(kind: str, tmp_path: Path) -> None:
     expected = [without_numbers(kind, example_of(kind).verdict)]
     done, found = tried(kind, tmp_path, "wrong", expected)

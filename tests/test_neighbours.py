@@ -17,6 +17,9 @@ from hatchling.builders.wheel import WheelBuilder
 
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
+
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ("tracer", "viewer", "templates", "static", "tests")
 PROGRAM = """\

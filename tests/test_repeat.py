@@ -9,6 +9,9 @@ import pytest
 
 from tests import python_processes
 
+pytestmark = pytest.mark.slow
+
+
 PROGRAM = Path(__file__).parent / "programs" / "jitter.py"
 
 

@@ -236,6 +236,7 @@ def test_a_launch_that_raised_fails_the_same_way(saved: Trace, measured: Trace, 
         assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_launch_that_killed_the_process_kills_the_script(tmp_path: Path) -> None:
     (tmp_path / "deadly.py").write_text(DEADLY)
     (tmp_path / "program.py").write_text(PROGRAM)

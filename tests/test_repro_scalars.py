@@ -20,7 +20,10 @@ from stepscope.viewer.store.trace import Trace
 from tests import python_processes
 from tests.test_repro import SMALL, launch_of, run_fresh
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # torch/utils/mkldnn.py uses a deprecated function
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # torch/utils/mkldnn.py uses a deprecated function
+    pytest.mark.slow,
+]
 
 SIZES = (8, 11, 8)
 DEADLY = """

@@ -141,7 +141,7 @@ def demo_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session", params=["synthetic", pytest.param("demo", marks=pytest.mark.compiles)])
+@pytest.fixture(scope="session", params=["synthetic", pytest.param("demo", marks=pytest.mark.slow)])
 def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
     if request.param == "synthetic":
         folder = tmp_path_factory.mktemp("synthetic")

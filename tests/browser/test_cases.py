@@ -13,7 +13,7 @@ from tests import python_processes
 from tests.browser.conftest import Visit, serving
 from tests.browser.walk import clicks_to
 
-pytestmark = [pytest.mark.browser, pytest.mark.compiles]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CASES = Path(__file__).resolve().parents[2].parent / "shared" / "cases"
 GUILTY = {

@@ -12,7 +12,7 @@ from stepscope.viewer.store.open import open_trace
 from tests.browser.conftest import Visit, serving
 from tests.logs import compile_logs
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 LAUNCH = compile_logs.CODE.split("\n").index("    triton_poi_fused_add_relu_0.run(buf0, 4, stream=stream0)") + 1
 RELU = next(n for n, line in enumerate(compile_logs.POST_GRAD.split("\n"), 1) if line.strip().startswith("relu:"))
 

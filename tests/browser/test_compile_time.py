@@ -13,7 +13,7 @@ from tests.browser.conftest import Visit, serving
 from tests.logs import compile_summary_logs as logs
 from tests.logs.synthetic import LogBuilder
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 FIRST_ROW = 30 + 22 + 6 + 8
 """Middle of the first row below minimap and axis, in pixels."""

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from stepscope.viewer.steps.filters import timeline_height
 from tests.browser.conftest import LAUNCH, Visit, launch_in_panel
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def open_launch(visit: Visit, address: str) -> Any:

@@ -25,7 +25,7 @@ from tests.logs.rich import write_rich
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CHECKS = Path(__file__).with_name("page_checks.js")
 WIDTHS = (1400, 900, 700)
@@ -60,7 +60,7 @@ def asked() -> set[Kind]:
     return set()
 
 
-@pytest.fixture(scope="module", params=["rich", pytest.param("demo", marks=pytest.mark.compiles)])
+@pytest.fixture(scope="module", params=["rich", "demo"])
 def looks(
     request: pytest.FixtureRequest, browser: Browser, asked: set[Kind], tmp_path_factory: Any
 ) -> Iterator[dict[str, Look]]:

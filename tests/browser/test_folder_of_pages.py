@@ -20,7 +20,7 @@ from tests.logs import memory_logs, overflow_log
 from tests.logs.hostile import SCRIPT
 from tests.logs.poisoned import write_poisoned
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 BELOW = "some/where/run-7"
 """Where the folder stands on its server."""
 RAN = "() => document.querySelectorAll('img, iframe, object, embed').length"

@@ -28,6 +28,7 @@ def poisoned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
         yield trace
 
 
+@pytest.mark.slow
 def test_no_page_runs_what_a_log_holds(visit: Visit, poisoned: Trace) -> None:
     client = Client(poisoned)
     found = visits(list(crawl(client, each=2, most=110, start=START)))
@@ -78,6 +79,7 @@ def test_the_report_runs_nothing(offline: Visit, poisoned: Trace, tmp_path: Path
     assert offline.page.evaluate(RAN) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["scripts", "links", "nul_bytes"])
 def test_records_that_are_no_records(visit: Visit, tmp_path: Path, name: str) -> None:
     (tmp_path / "x.log").write_bytes(log_of(hostile_logs()[name]))

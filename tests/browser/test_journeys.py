@@ -17,7 +17,7 @@ from tests.logs import compile_summary_logs, memory_logs, memory_records, overfl
 from tests.logs.synthetic import LogBuilder, run
 from tests.viewer.values.test_storage_overlap import FLIPPED, SAME, cpp, log_of, pair, vector
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def nan_only_when_compiled(folder: Path) -> None:

@@ -14,7 +14,7 @@ from tests.browser.addresses import every_page
 from tests.browser.conftest import Visit, serving
 from tests.logs.rich import write_rich
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 MOST_TABS = 40
 """Controls at the start and at the end of a page that are reached one by one; rows of a table are alike."""

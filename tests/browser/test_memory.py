@@ -16,7 +16,7 @@ from tests.browser.conftest import Visit, serving
 from tests.logs.memory_logs import training
 from tests.logs.memory_records import growth, mismatch, recompute
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

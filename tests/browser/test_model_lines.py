@@ -15,7 +15,7 @@ from tests.browser.conftest import Visit, serving
 from tests.logs.synthetic import UNIX_NS, LogBuilder, calls, compile_records, graph, run
 from tests.logs.value_logs import ValueLog, attention
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_the_panel_says_what_a_launch_computes_and_what_has_changed(visit: Visit, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from stepscope.viewer.store.open import open_trace
 from tests.browser.conftest import Visit, serving
 from tests.logs import overflow_log
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 MOUNT = """async () => {
     const { Plot } = await import("#js/core/plot.js");

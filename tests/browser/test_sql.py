@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import Visit
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 CLIPBOARD = """() => Object.defineProperty(navigator, "clipboard", {
     value: { writeText: async (text) => (window.kept = text) },
 })"""

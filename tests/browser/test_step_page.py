@@ -17,7 +17,7 @@ from tests.browser.conftest import Visit, serving
 from tests.logs import overflow_log, synthetic
 from tests.logs.judged_logs import judged
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 GUTTER, MINIMAP, AXIS = 64, 30, 22
 
 

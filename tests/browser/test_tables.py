@@ -14,7 +14,7 @@ from stepscope.viewer.store.trace import Trace
 from tests.browser.conftest import Visit, serving
 from tests.logs import compile_summary_logs, synthetic
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 HEADED = """() => {
     const [table] = [...document.querySelectorAll("main table")].filter((one) => one.checkVisibility());
     const nameOf = (cell) => (cell.querySelector(".sort") ?? cell).innerText.trim();

@@ -17,7 +17,7 @@ from stepscope.viewer.store.trace import Trace
 from tests.browser.conftest import Visit, serving
 from tests.logs import overflow_log
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,13 @@ from tests.programs import NAMES
 from tests.variables import without_ours_and_torchs
 
 ROOT = Path(__file__).resolve().parents[2]
+FEW = {"adam", "cond", "custom_mutating", "graph_break", "transformer"}
+"""Programs of the corpus that each run of the tests records; tests of the others are slow."""
+
+
+def programs(names: Iterable[str]) -> list[Any]:
+    """Return the names as parameters of a test, with the mark of slow tests where they need it."""
+    return [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def clean_environment(cache: Path, **more: str) -> dict[str, str]:

@@ -17,6 +17,9 @@ from stepscope.viewer.store.open import open_trace
 from tests import python_processes
 from tests.capture.conftest import clean_environment
 
+pytestmark = pytest.mark.slow
+
+
 PROGRAM = Path(__file__).with_name("asked_program.py")
 
 

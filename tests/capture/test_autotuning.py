@@ -14,7 +14,8 @@ from stepscope.viewer.values.queries.tunings import Tuning, tunings
 from tests import python_processes
 from tests.capture.conftest import clean_environment
 
-pytestmark = pytest.mark.compiles
+pytestmark = pytest.mark.slow
+
 
 PROGRAM = """
 import sys, torch, torch._inductor.config as config, stepscope

@@ -16,6 +16,9 @@ import pytest
 from tests.capture.conftest import ROOT, clean_environment
 from tests.capture.logs import LogRecord, read_log
 
+pytestmark = pytest.mark.slow
+
+
 PROGRAM = """
 import os, sys, torch
 backend, *folder = sys.argv[1:]

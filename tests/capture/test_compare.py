@@ -10,6 +10,9 @@ from stepscope.viewer.compare.compare import compare, wanted
 from stepscope.viewer.compare.rows import Comparison
 from tests.capture.scripts import Scripts
 
+pytestmark = pytest.mark.slow
+
+
 MODEL = """
 import torch
 from torch import nn

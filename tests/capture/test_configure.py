@@ -21,7 +21,7 @@ from stepscope.viewer.overview.queries.damage import problem_counts
 from stepscope.viewer.store.open import open_trace
 from tests.tracer.logs import read
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # torch warns of itself while it compiles
 
 
 def plain(x: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.capture.conftest import Corpus
+from tests.capture.conftest import Corpus, programs
 from tests.capture.independent import count_statements
 from tests.programs import NAMES
 
@@ -26,7 +26,7 @@ def test_names_are_the_corpus() -> None:
 
 
 @temperatures
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", programs(NAMES))
 def test_results_are_bit_equal(corpus: Corpus, name: str, temperature: str) -> None:
     import torch
 
@@ -41,7 +41,7 @@ def test_results_are_bit_equal(corpus: Corpus, name: str, temperature: str) -> N
 
 
 @temperatures
-@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize("name", programs(SEEN))
 def test_every_launch_statement_is_a_site(corpus: Corpus, name: str, temperature: str) -> None:
     outcome = corpus.recorded(temperature)[name]
     graphs = outcome.trace.of("graph")
@@ -58,7 +58,7 @@ def test_every_launch_statement_is_a_site(corpus: Corpus, name: str, temperature
 
 
 @temperatures
-@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize("name", programs(SEEN))
 def test_every_launch_is_recorded(corpus: Corpus, name: str, temperature: str) -> None:
     expected = corpus.reference[name].counts
     assert expected, "nothing was launched"
@@ -66,7 +66,7 @@ def test_every_launch_is_recorded(corpus: Corpus, name: str, temperature: str) -
 
 
 @temperatures
-@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize("name", programs(SEEN))
 def test_nothing_was_skipped_and_nothing_failed(corpus: Corpus, name: str, temperature: str) -> None:
     trace = corpus.recorded(temperature)[name].trace
     assert trace.of("skipped") == []
@@ -75,7 +75,7 @@ def test_nothing_was_skipped_and_nothing_failed(corpus: Corpus, name: str, tempe
 
 
 @temperatures
-@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize("name", programs(SEEN))
 def test_every_storage_lived_as_expected(corpus: Corpus, name: str, temperature: str) -> None:
     trace = corpus.recorded(temperature)[name].trace
     assert trace.of("lifetimes")
@@ -83,7 +83,7 @@ def test_every_storage_lived_as_expected(corpus: Corpus, name: str, temperature:
 
 
 @temperatures
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", programs(NAMES))
 def test_original_code_runs_after_detach(corpus: Corpus, name: str, temperature: str) -> None:
     facts = corpus.recorded(temperature)[name].facts
     assert facts["wrappers"]
@@ -91,7 +91,7 @@ def test_original_code_runs_after_detach(corpus: Corpus, name: str, temperature:
 
 
 @temperatures
-@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize("name", programs(SEEN))
 def test_clock_of_a_call_holds_its_launches(corpus: Corpus, name: str, temperature: str) -> None:
     for batch in corpus.recorded(temperature)[name].trace.of("launches"):
         row = 0
@@ -104,7 +104,7 @@ def test_clock_of_a_call_holds_its_launches(corpus: Corpus, name: str, temperatu
 
 
 @temperatures
-@pytest.mark.parametrize("name", [UNSEEN])
+@pytest.mark.parametrize("name", programs([UNSEEN]))
 def test_cpp_wrapper_is_said_to_be_unseen(corpus: Corpus, name: str, temperature: str) -> None:
     trace = corpus.recorded(temperature)[name].trace
     skipped = trace.of("skipped")
@@ -116,7 +116,7 @@ def test_cpp_wrapper_is_said_to_be_unseen(corpus: Corpus, name: str, temperature
     assert list(trace.launches()) == []
 
 
-@pytest.mark.parametrize("name", [name for name in SEEN if name not in UNCACHED])
+@pytest.mark.parametrize("name", programs([name for name in SEEN if name not in UNCACHED]))
 def test_warm_run_knows_what_the_cold_run_knew(corpus: Corpus, name: str) -> None:
     """Sites, arguments and scheduler nodes are the same when the compile cache answers."""
     cold = {graph["wrapper_key"]: graph for graph in corpus.cold[name].trace.of("graph")}
@@ -128,7 +128,7 @@ def test_warm_run_knows_what_the_cold_run_knew(corpus: Corpus, name: str) -> Non
 
 
 @temperatures
-@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize("name", programs(SEEN))
 def test_every_kernel_names_its_scheduler_nodes(corpus: Corpus, name: str, temperature: str) -> None:
     for graph in corpus.recorded(temperature)[name].trace.of("graph"):
         kernels = [site for site in graph["sites"] if site["kind"] not in ("subgraph", "copy")]

@@ -11,6 +11,8 @@ from stepscope.viewer.store.open import open_trace
 from tests.capture.scripts import Scripts
 from tests.capture.test_verdicts import record
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> Scripts:

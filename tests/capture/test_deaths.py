@@ -15,7 +15,7 @@ import pytest
 from tests import python_processes
 from tests.capture.conftest import clean_environment
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 COMMAND = [sys.executable, "-c", "from stepscope.viewer.cli import main; main()"]
 LAST_STEP, FAR = 3, 1 << 40
 """As the program has them."""

@@ -13,7 +13,7 @@ from tests.capture.test_deaths import COMMAND
 
 DEATHS = {"made": [16, 17], "in_place": [17], "several": [18]}
 """As the program has them: operator -> sizes of the calls in which a process dies in it."""
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,9 @@ from stepscope.viewer.store.open import open_trace
 from tests import python_processes
 from tests.capture.conftest import clean_environment
 
+pytestmark = pytest.mark.slow
+
+
 N = 12
 BEGIN = f"""\
 import torch, stepscope, sys

@@ -11,7 +11,7 @@ from tests.capture.conftest import clean_environment
 from tests.capture.test_deaths import COMMAND
 from tests.capture.test_raised_in_cpp import answer
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
 def test_it_is_said_that_they_failed_and_why(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from stepscope.viewer.store.open import open_trace
 from tests.capture.scripts import Scripts
 from tests.capture.test_verdicts import record
 
+pytestmark = pytest.mark.slow
+
+
 BODY = """
 import torch._inductor.config
 class Net(torch.nn.Module):

@@ -12,6 +12,9 @@ from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.store.open import open_trace
 from tests import python_processes
 
+pytestmark = pytest.mark.slow
+
+
 PROGRAM = """
 import sys
 from _stepscope_autostart import autostart

@@ -16,7 +16,7 @@ from stepscope.viewer.memory.queries.graph import graph_memory
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # torch warns of itself while it compiles
 
 
 def branching(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:

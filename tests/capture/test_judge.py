@@ -14,7 +14,7 @@ from tests.capture.conftest import clean_environment
 from tests.capture.test_deaths import COMMAND
 from tests.tracer.logs import read
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 PROGRAM = "tests.capture.judged_program"
 
 

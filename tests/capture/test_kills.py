@@ -20,6 +20,9 @@ from tests import python_processes
 from tests.capture.conftest import clean_environment
 from tests.tracer.hand_made import column
 
+pytestmark = pytest.mark.slow
+
+
 KILLS = int(os.environ.get("STEPSCOPE_TEST_KILLS", "20"))
 SEED = int(os.environ.get("STEPSCOPE_TEST_SEED", "0"))
 

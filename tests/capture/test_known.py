@@ -13,7 +13,7 @@ from tests import python_processes
 from tests.capture.conftest import clean_environment
 from tests.capture.test_deaths import COMMAND
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
 def findings_of(what: str, folder: Path) -> list[dict[str, Any]]:

@@ -231,6 +231,7 @@ def test_a_child_that_is_forked_while_another_thread_compiles_a_part_of_ours(scr
     assert (done.returncode, done.stdout.split()) == (0, ["ended", "same"]), done.stderr
 
 
+@pytest.mark.slow
 def test_each_of_two_processes_has_its_log(scripts: Scripts, tmp_path: Path) -> None:
     body = "import torch; torch.compile(lambda value: (value @ value).sin().sum(0))(torch.ones(8, 8))"
     with ThreadPoolExecutor() as pool:
@@ -390,6 +391,7 @@ def test_one_recording_at_a_time(scripts: Scripts, tmp_path: Path) -> None:
     assert sum(len(batch["calls"]["call"]) for batch in Trace(tmp_path / "first").of("launches")) == 2
 
 
+@pytest.mark.slow
 def test_a_compiled_optimizer_is_compiled_as_without_recording(scripts: Scripts, tmp_path: Path) -> None:
     """Dynamo traces through the optimizer's hooks: ours must not break its graph, nor be compiled itself."""
     done = scripts.run(
@@ -426,6 +428,7 @@ def test_a_compiled_optimizer_is_compiled_as_without_recording(scripts: Scripts,
     assert [reason for reason in reasons if b"/tracer/" in reason] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["", "import torch._inductor.codecache"])
 def test_scheduler_nodes_are_known_however_early_recording_starts(
     scripts: Scripts, tmp_path: Path, before: str

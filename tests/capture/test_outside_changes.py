@@ -9,6 +9,9 @@ import pytest
 from tests.capture.scripts import Scripts
 from tests.capture.test_verdicts import record
 
+pytestmark = pytest.mark.slow
+
+
 MASKED = """
 import numpy
 class Net(torch.nn.Module):

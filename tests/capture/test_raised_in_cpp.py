@@ -16,6 +16,7 @@ from tests.capture.test_deaths import COMMAND
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.skipif(shutil.which("g++") is None, reason="the operator is compiled with g++"),
+    pytest.mark.slow,
 ]
 SAID = "RuntimeError: planted: an element is negative"
 

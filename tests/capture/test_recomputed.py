@@ -14,7 +14,7 @@ from stepscope.viewer.memory.queries.peak_parts import peak_parts
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # torch warns of itself while it compiles
 BLOCKS, ROWS, WIDTH = 3, 256, 16
 _BACKWARD = "SELECT DISTINCT graph FROM calls JOIN graphs USING (graph) WHERE phase = 'backward'"
 """The graph that was called, since those of other tests may still be loaded."""

@@ -11,6 +11,9 @@ from tests import python_processes
 from tests.capture.conftest import clean_environment
 from tests.capture.test_deaths import COMMAND
 
+pytestmark = pytest.mark.slow
+
+
 PROGRAM = """
 import torch
 from torch.utils.checkpoint import checkpoint

@@ -9,6 +9,9 @@ import pytest
 from tests.capture.scripts import Scripts
 from tests.capture.test_verdicts import findings, record
 
+pytestmark = pytest.mark.slow
+
+
 STRAY = """
 import ctypes
 

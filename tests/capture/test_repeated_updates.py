@@ -11,7 +11,7 @@ from tests import python_processes
 from tests.capture.conftest import clean_environment
 from tests.capture.test_deaths import COMMAND
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 PROGRAM = """
 import sys, torch

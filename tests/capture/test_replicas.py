@@ -15,7 +15,7 @@ from tests.capture.conftest import clean_environment
 from tests.capture.replica_program import FIRST_WRONG
 from tests.capture.test_deaths import COMMAND
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.compiles]
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
 def found(what: str, ranks: int, folder: Path) -> list[dict[str, Any]]:

@@ -14,6 +14,8 @@ from tests import python_processes
 from tests.capture.conftest import clean_environment
 from tests.capture.step_programs import PROGRAMS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:

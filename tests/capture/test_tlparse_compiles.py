@@ -15,6 +15,9 @@ from tests.capture.conftest import clean_environment
 from tests.capture.logs import LogRecord, read_log
 from tests.capture.test_tlparse import tlparse
 
+pytestmark = pytest.mark.slow
+
+
 PROGRAM = """
 import sys, torch, stepscope
 

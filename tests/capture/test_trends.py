@@ -15,7 +15,7 @@ from tests.capture.test_deaths import COMMAND
 
 ABOUT_VALUES = {module.rpartition(".")[2] for module in MODULES if module.startswith("values.")}
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
 def findings_of(what: str, folder: Path, cache: Path) -> dict[str, Any]:

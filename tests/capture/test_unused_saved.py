@@ -9,6 +9,9 @@ import pytest
 from tests.capture.scripts import Scripts
 from tests.capture.test_verdicts import record
 
+pytestmark = pytest.mark.slow
+
+
 BODY = """
 net = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.Tanh(), torch.nn.Linear(512, 8))
 compiled = torch.compile(net)

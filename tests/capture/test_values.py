@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import Corpus
+from tests.capture.conftest import Corpus, programs
 from tests.capture.logs import Trace
 from tests.programs import NAMES
 
@@ -45,7 +45,7 @@ def rows(trace: Trace) -> Iterator[dict[str, Any]]:
         assert start == len(batch["min"]) == len(batch["max"]) == len(batch["mean"]) == len(batch["std"])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", programs(NAMES))
 def test_results_are_bit_equal_with_values(corpus: Corpus, name: str) -> None:
     import torch
 
@@ -55,7 +55,7 @@ def test_results_are_bit_equal_with_values(corpus: Corpus, name: str) -> None:
             assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize("name", programs(SEEN))
 def test_nothing_fails_and_nothing_is_left(corpus: Corpus, name: str) -> None:
     outcome = corpus.values[name]
     assert outcome.trace.of("failure") == []
@@ -63,7 +63,7 @@ def test_nothing_fails_and_nothing_is_left(corpus: Corpus, name: str) -> None:
     assert {row["skipped"] for row in rows(outcome.trace)} == {None}
 
 
-@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize("name", programs(SEEN))
 def test_every_result_stands_among_the_values(corpus: Corpus, name: str) -> None:
     """What a step returns was an output of some launch of it, with just these statistics."""
     import torch
@@ -91,7 +91,7 @@ def _is(row: dict[str, Any], numel: int, low: float, high: float, zeros: int) ->
     return math.isclose(row["min"], low, rel_tol=1e-6) and math.isclose(row["max"], high, rel_tol=1e-6)
 
 
-@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize("name", programs(SEEN))
 def test_what_a_launch_finds_is_what_its_writer_left(corpus: Corpus, name: str) -> None:
     """Each argument was read again before each launch: its version must have the same statistics."""
     trace = corpus.values[name].trace

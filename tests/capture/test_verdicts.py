@@ -15,6 +15,8 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.open import open_trace
 from tests.capture.scripts import Scripts
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> Scripts:

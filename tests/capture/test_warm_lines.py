@@ -14,6 +14,9 @@ from stepscope.viewer.store.open import open_trace
 from tests.capture.logs import Trace
 from tests.capture.scripts import Scripts
 
+pytestmark = pytest.mark.slow
+
+
 PROGRAM = """
 import torch
 

@@ -364,9 +364,14 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "read live": (read_live, "run graph steps launches values end"),
 }
 """Programs, and kinds that each of them writes."""
+FEW = {"hooking", "loading"}
+"""Programs that each run of the tests records; tests of the others are slow."""
 
 
-@pytest.fixture(scope="module", params=PROGRAMS)
+@pytest.fixture(
+    scope="module",
+    params=[name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS],
+)
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """The name of a program, and the folder of its logs."""
     folder = tmp_path_factory.mktemp(request.param)

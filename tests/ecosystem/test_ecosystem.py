@@ -10,6 +10,9 @@ import pytest
 from tests.ecosystem.catalogue import NAMES, entry, located
 from tests.ecosystem.running import Comparison
 
+pytestmark = pytest.mark.slow
+
+
 QUICK = ("forking_server_exit", "gan", "reinforcement")
 """Programs that are run in every run of the tests; the others are run with ``-m ecosystem``."""
 

@@ -10,8 +10,10 @@ from tests.fuzz.cases import EDITS, bases, case
 from tests.fuzz.check import GROUP, failing
 from tests.logs.plain_reader import records
 
+pytestmark = pytest.mark.slow
+
+
 CASES = 500
-pytestmark = pytest.mark.long
 
 
 @pytest.fixture(autouse=True)

@@ -52,6 +52,7 @@ class Look:
     kernels: tuple[str, ...] = ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("level", "logs"), [("off", 0), ("launches", 1)])
 def test_level_off_records_nothing(tmp_path: Path, level: str, logs: int) -> None:
     result = run.run(["-c", COMPILED], TraceConfig(tmp_path / "out", level=level))

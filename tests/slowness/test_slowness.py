@@ -16,7 +16,7 @@ from tests import python_processes
 from tests.capture.conftest import clean_environment
 from tests.capture.test_deaths import COMMAND
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.compiles]
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
 class Planted(NamedTuple):

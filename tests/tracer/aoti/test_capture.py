@@ -96,6 +96,7 @@ def test_a_nan_is_told_of_where_it_was_made(tmp_path: Path) -> None:
     assert "uninitialised_read" not in kinds(found)
 
 
+@pytest.mark.slow
 def test_a_nan_that_came_in_is_one(tmp_path: Path) -> None:
     came = OVERFLOW.replace("Min value: -1\nMax value: 1", "Min value: nan\nMax value: nan").replace(
         "arg0_1  ]:\nNumber of elements: 4096\nDtype: float32\nMean value: -1\nMin value: -1",
@@ -105,6 +106,7 @@ def test_a_nan_that_came_in_is_one(tmp_path: Path) -> None:
     assert "enters with" in findings[0]["title"] and "arg0_1" in findings[0]["title"]  # noqa: PT018
 
 
+@pytest.mark.slow
 def test_a_nan_in_an_input_that_no_launch_names_came_in(tmp_path: Path) -> None:
     """Views are not printed, and memory that nobody wrote may hold NaN as well."""
     given = block("aoti_model_inputs", "", "arg1_1", "nan", "nan", "nan")
@@ -122,6 +124,7 @@ def test_a_nan_in_an_input_that_no_launch_names_came_in(tmp_path: Path) -> None:
     assert found["ingest"]["problems"] == []
 
 
+@pytest.mark.slow
 def test_a_buffer_in_the_memory_of_one_with_nan_has_it_from_there(tmp_path: Path) -> None:
     """A kernel that works in place: its buffer has another name, and the statistics of what it reads."""
     text = OVERFLOW + launch("cpp_fused_sin_2", ("buf3", "nan", "nan"))
@@ -138,6 +141,7 @@ def test_a_finite_input_that_no_launch_names_is_a_value_of_its_call(tmp_path: Pa
     assert rows == [(call, "arg1_1", -1, "before", -1.0, 1.0, 4096) for call in (0, 1)]
 
 
+@pytest.mark.slow
 def test_what_a_filter_leaves_of_a_nan_is_told(tmp_path: Path) -> None:
     """The text tells more than what is recorded of it: a kernel that only passes the NaN on."""
     run = run_record(["x"], 1, "values")
@@ -149,6 +153,7 @@ def test_what_a_filter_leaves_of_a_nan_is_told(tmp_path: Path) -> None:
     assert finding["title"] == "NaN is first seen in input buf1 of exp (cpp_fused_exp_1) in step 0"
 
 
+@pytest.mark.slow
 def test_small_tensors_are_counted(tmp_path: Path) -> None:
     text = block("before_launch", "cpp_fused_0", "buf0", "0", "0", "1", " 0  1  0") + block(
         "after_launch", "cpp_fused_0", "buf0", "nan", "nan", "nan", " nan  -inf  nan"
@@ -157,6 +162,7 @@ def test_small_tensors_are_counted(tmp_path: Path) -> None:
     assert (row[0], row[2], row[5], row[6]) == ("after", 2, False, None)
 
 
+@pytest.mark.slow
 def test_text_that_ends_in_a_launch_names_it(tmp_path: Path) -> None:
     cut = OVERFLOW[: OVERFLOW.index("[  after_launch - cpp_fused_log_0")]
     found = imported(tmp_path, cut)
@@ -165,6 +171,7 @@ def test_text_that_ends_in_a_launch_names_it(tmp_path: Path) -> None:
     assert [returned for _, returned, _ in found["times"]] == [True, False]
 
 
+@pytest.mark.slow
 def test_what_was_printed_has_no_code_to_run_again(tmp_path: Path) -> None:
     (tmp_path / "printed.txt").write_text(OVERFLOW)
     log, *_ = import_file(str(tmp_path / "printed.txt"), tmp_path / "trace")
@@ -229,6 +236,7 @@ sys.exit(7)
 """
 
 
+@pytest.mark.slow
 def test_a_program_that_prints_fast_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "text").write_text(OVERFLOW)
     times = 3000
@@ -251,6 +259,7 @@ def print_to(capture: LiveCapture, text: str, times: int) -> None:
     capture.finish(0, timed_out=False)
 
 
+@pytest.mark.slow
 def test_calls_whose_lines_are_read_at_once_are_steps_whose_time_is_unknown(tmp_path: Path) -> None:
     print_to(LiveCapture(TraceConfig(directory=tmp_path), "values", ["x"]), OVERFLOW * 3, 1)
     with open_trace([str(one) for one in logs(tmp_path)]) as trace:
@@ -306,6 +315,7 @@ def test_output_that_is_not_to_be_waited_for_is_waited_for(tmp_path: Path) -> No
     assert child.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_signal_is_passed_on_and_the_log_has_no_end(tmp_path: Path) -> None:
     cut = OVERFLOW[: OVERFLOW.index("[  after_launch - cpp_fused_log_0")]
     (tmp_path / "text").write_text(cut)
@@ -352,6 +362,7 @@ def test_what_the_printer_is_told() -> None:
     assert (about_other_filters(narrowed) or "").endswith(" without --args, --every, --elements.")
 
 
+@pytest.mark.slow
 def test_import_never_fails_on_odd_text(tmp_path: Path) -> None:
     data = b"".join((TEXTS / f"{name}.txt").read_bytes() for name in ("values", "saved", "launches", "dtypes"))
     counts: Counter[bool] = Counter()

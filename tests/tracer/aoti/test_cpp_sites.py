@@ -20,6 +20,7 @@ from tests.tracer.aoti.test_capture import STEPSCOPE, kinds
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.skipif(shutil.which("g++") is None, reason="C++ code is compiled with g++"),
+    pytest.mark.slow,
 ]
 SITES = """
     SELECT s.source_nodes, s.aten, coalesce(list(c.name || '=' || c.expression ORDER BY c.scalar)

@@ -24,6 +24,7 @@ from tests.tracer.aoti.test_capture import STEPSCOPE, kinds, logs
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.skipif(shutil.which("g++") is None, reason="packages are compiled with g++"),
+    pytest.mark.slow,
 ]
 FUSED = "cpp_fused_log_relu_sub_0"
 FILTER = ("aoti_torch_cpu_addmm_out", FUSED)

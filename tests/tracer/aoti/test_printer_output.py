@@ -150,6 +150,7 @@ def test_a_block_that_an_exception_cut_off_costs_no_more_than_the_next() -> None
     assert next(one for one in found if one.argument == "buf2").mean == 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hostile",
     [b"[  before_launch - ", b"[  before_launch - k - a  ]:", b"_launch", b"x" * 50, b"[ before_launch: k ]"],

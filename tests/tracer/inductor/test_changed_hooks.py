@@ -19,7 +19,7 @@ from stepscope.tracer.inductor.changed_hooks import HooksWatch
 from stepscope.tracer.schema.steps import ChangedHooks
 from tests.tracer.logs import read
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
 class Net(nn.Module):

@@ -23,7 +23,7 @@ from stepscope.tracer.inductor.optimizer_steps import OptimizerSteps
 from stepscope.tracer.inductor.state_calls import StateCalls, stop_waiting, waiting_calls, watch_and_wait
 from stepscope.tracer.schema.states import UnmatchedKeys
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.compiles]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 ORIGINAL = nn.Module.load_state_dict
 
@@ -324,6 +324,7 @@ print(*(name for name in sys.modules if name.startswith("stepscope.tracer")))
 """
 
 
+@pytest.mark.slow
 def test_first_calls_import_no_records() -> None:
     done = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, timeout=120, check=True)
     imported = {*done.stdout.split()}

@@ -183,6 +183,7 @@ def frames_of_a_compiled_step(one: Training) -> int:
     return int(torch._dynamo.utils.counters["frames"]["total"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_scaler_in_compiled_code(start: Callable[..., Training]) -> None:
     plain = frames_of_a_compiled_step(Training())

@@ -13,6 +13,9 @@ from stepscope.tracer.inductor import piled_hooks
 from stepscope.tracer.inductor.piled_hooks import EVERY, LOOKS, MOST_OPTIMIZERS, PilesWatch
 from stepscope.tracer.schema.steps import PiledHooks
 
+pytestmark = pytest.mark.slow
+
+
 LAST = EVERY * LOOKS
 
 

@@ -193,6 +193,7 @@ def test_saved_activations_are_freeable_inputs_of_the_backward(tmp_path: Path) -
         check_sums(memory)
 
 
+@pytest.mark.slow
 def test_every_node_with_a_kernel_has_a_launch_site(tmp_path: Path) -> None:
     program = load()["transformer"]
     records = record(tmp_path, lambda: program.build()())
@@ -233,6 +234,7 @@ def sources() -> list[str]:
     return [re.sub(r"(?m)^# AOT ID: .*", "", source) for source in found]
 
 
+@pytest.mark.slow
 def test_the_generated_code_is_the_same_byte_for_byte(tmp_path: Path) -> None:
     plain = sources()
     with stepscope.trace(tmp_path, provenance=False) as recorder:

@@ -19,7 +19,7 @@ from torch.distributed.checkpoint.state_dict import _patch_model_state_dict
 from stepscope.tracer.inductor.state_calls import StateCalls
 from stepscope.tracer.schema.states import UncopiedState
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.compiles]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 ORIGINALS = nn.Module.state_dict, nn.Module.load_state_dict
 State = dict[str, Any]
@@ -230,6 +230,7 @@ saver = Saver()
 """
 
 
+@pytest.mark.slow
 def test_a_call_while_the_interpreter_exits() -> None:
     done = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=120, check=True)
     assert "Exception" not in done.stderr

@@ -16,6 +16,9 @@ from IPython.utils.capture import capture_output
 
 from stepscope.tracer.integrations.ipython import config_of
 
+pytestmark = pytest.mark.slow
+
+
 OVERFLOW = "torch.compile(lambda x: torch.softmax((x.half() @ x.half()).float(), -1))(torch.full((64, 64), 300.0))"
 
 

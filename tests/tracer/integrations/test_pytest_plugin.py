@@ -13,6 +13,9 @@ import pytest
 from stepscope.tracer.integrations.pytest_plugin import folder_name
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
+
 IS_INSTALLED = any(one.name == "stepscope" for one in entry_points(group="pytest11"))
 """Whether pytest finds the plugin by itself, as in an installation that is newer than the plugin."""
 TESTS = """

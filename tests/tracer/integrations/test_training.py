@@ -47,6 +47,7 @@ def test_a_run_that_ends_well_has_steps_and_no_report(tmp_path: Path) -> None:
     assert answer.rows == [[0, "user"], [1, "user"], [2, "user"]]
 
 
+@pytest.mark.slow
 def test_the_report_of_an_uncaught_exception_is_written_at_the_end(tmp_path: Path) -> None:
     done = ran(tmp_path, "train(stop=1)", settings="{'level': 'values'}", raises=True)
     assert done.returncode == 1
@@ -55,6 +56,7 @@ def test_the_report_of_an_uncaught_exception_is_written_at_the_end(tmp_path: Pat
     assert "RuntimeError: stopped" in report
 
 
+@pytest.mark.slow
 def test_a_second_run_reports_the_first_one(tmp_path: Path) -> None:
     done = ran(tmp_path, "try: train(stop=1)\nexcept RuntimeError: pass\ntrain()\nprint('ended')")
     assert (done.returncode, done.stdout) == (0, "ended\n")
@@ -62,6 +64,7 @@ def test_a_second_run_reports_the_first_one(tmp_path: Path) -> None:
     assert "The training did not reach its end." in (tmp_path / "out" / "report.html").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_without_a_directory_it_belongs_to_the_recording_of_the_program(tmp_path: Path) -> None:
     rest = """
 import stepscope

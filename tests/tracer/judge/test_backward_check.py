@@ -21,6 +21,8 @@ from stepscope.tracer.schema.layer_checks import LayerCheck
 from stepscope.tracer.schema.record import Record
 from tests.capture.logs import read_log
 
+pytestmark = pytest.mark.slow
+
 
 class IdleJudge:
     tally = Tally()

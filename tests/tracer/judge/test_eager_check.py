@@ -18,6 +18,9 @@ from stepscope.viewer.values.queries.layer_checks import LayerCheckRow, layer_ch
 from tests import python_processes
 from tests.capture.conftest import clean_environment
 
+pytestmark = pytest.mark.slow
+
+
 PROGRAM = "tests.tracer.judge.eager_check_program"
 FIXED = ("overlapping", "lost_mutation", "lost_in_dropout", "other_dtype")
 """Programs that torch computes wrongly up to 2.13, and right in 2.15."""

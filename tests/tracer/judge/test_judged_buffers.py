@@ -57,6 +57,7 @@ def similarities(first: Tensor, second: Tensor, temperature: Tensor) -> Tensor:
     return ((first @ second) * temperature.exp().clamp(max=100)).topk(8, dim=1).values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_number_that_is_rounded_to_the_dtype_of_the_other_operand(dtype: torch.dtype, tmp_path: Path) -> None:
     torch.manual_seed(0)
@@ -98,6 +99,7 @@ def test_a_copy_of_what_a_convolution_wrote_is_judged(tmp_path: Path) -> None:
     assert {verdict for verdict, _ in found.verdicts()} == {"ok"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("is_wrong", [False, True])
 def test_the_sum_of_a_mean_is_judged_where_it_is_written(is_wrong: bool, dtype: torch.dtype, tmp_path: Path) -> None:
@@ -111,6 +113,7 @@ def test_the_sum_of_a_mean_is_judged_where_it_is_written(is_wrong: bool, dtype: 
     assert found.judged == found.launches
 
 
+@pytest.mark.slow
 def test_a_convolution_and_the_kernel_that_adds_its_bias_are_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

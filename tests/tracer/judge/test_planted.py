@@ -112,6 +112,7 @@ def small(x: Tensor) -> tuple[Tensor, ...]:
     return torch.nn.functional.elu(x * 1e-4), torch.erf(x * 1e-4), torch.expm1(x * 1e-4).bfloat16()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_faulty", [False, True])
 @pytest.mark.parametrize("function", [rounded, largest, small])
 def test_what_rounding_decides_and_formulas_lose_is_no_error(
@@ -166,6 +167,7 @@ def test_a_factor_of_one_spacing_of_bfloat16_is_named(tmp_path: Path) -> None:
     assert kernels(found.of_step(1)) == {kernel}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_faulty", [False, True])
 def test_a_dropout_that_rounding_decides_is_no_error(is_faulty: bool, tmp_path: Path) -> None:
     """Among so many random numbers in float16, some lie between 0.1 and what 0.1 is rounded to."""
@@ -180,6 +182,7 @@ def test_a_dropout_that_rounding_decides_is_no_error(is_faulty: bool, tmp_path: 
     assert {how for _, how in found.verdicts()} & {"moved", "float64"}
 
 
+@pytest.mark.slow
 def test_a_concatenation_in_the_memory_of_an_older_one_is_read(tmp_path: Path) -> None:
     def model(x: Tensor, weight: Tensor) -> Tensor:
         for _ in range(2):
@@ -214,6 +217,7 @@ def test_a_fault_beside_random_numbers_is_named_and_they_are_not(tmp_path: Path)
     assert verdicts["sum_1"] == "equal"
 
 
+@pytest.mark.slow
 def test_a_fault_inside_of_cond_is_named(tmp_path: Path) -> None:
     def model(x: Tensor) -> Tensor:
         found: Tensor = torch.cond(x.sum() > -1e9, lambda one: torch.relu(one) * 2, lambda one: one.cos(), (x,))
@@ -223,6 +227,7 @@ def test_a_fault_inside_of_cond_is_named(tmp_path: Path) -> None:
     assert {"relu" in name for name in kernels(found)} == {True}
 
 
+@pytest.mark.slow
 def test_a_fault_inside_of_while_loop_is_named(tmp_path: Path) -> None:
     def model(count: Tensor, x: Tensor) -> Any:
         def body(n: Tensor, one: Tensor) -> tuple[Tensor, Tensor]:
@@ -234,6 +239,7 @@ def test_a_fault_inside_of_while_loop_is_named(tmp_path: Path) -> None:
     assert {"relu" in name for name in kernels(found)} == {True}
 
 
+@pytest.mark.slow
 def test_a_fault_inside_of_scan_is_named(tmp_path: Path) -> None:
     def model(start: Tensor, x: Tensor) -> Any:
         def combine(carry: Tensor, one: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ from stepscope.viewer.store.open import open_trace
 from tests.judge.reading import judged_in
 from tests.judge.wrapper_changes import changed_wrappers
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
 @torch.library.custom_op("stepscope_tests::overwriting", mutates_args=())

@@ -66,12 +66,14 @@ def test_many_findings_are_cut_with_their_number() -> None:
         assert "2 more findings are not shown." in text
 
 
+@pytest.mark.slow
 def test_an_empty_list_says_what_was_looked_at(tmp_path: Path) -> None:
     healthy = read_findings(recorded().write(tmp_path / "healthy.log"))
     assert (len(healthy), "No findings in 12 launches." in healthy._repr_html_()) == (0, True)
     assert "No compiled graph ran." in repr(Findings(tmp_path, [], 0))
 
 
+@pytest.mark.slow
 def test_a_log_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(NotRead, match=r"missing\.log"):
         read_findings(tmp_path / "missing.log")
@@ -79,12 +81,14 @@ def test_a_log_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
     assert said.startswith(f"The report of {tmp_path / 'missing.log'} could not be written: ")
 
 
+@pytest.mark.slow
 def test_a_script_with_the_name_of_the_package_is_not_run(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (log.parent / "stepscope.py").write_text("raise SystemExit('the wrong one')")
     monkeypatch.chdir(log.parent)
     assert read_findings(Path(log.name))
 
 
+@pytest.mark.slow
 def test_a_report_starts_with_its_note(log: Path) -> None:
     report = log.with_name("report.html")
     said = write_report(log, report, "--force: \0 and \ud800 " + "x" * 1_000_000)

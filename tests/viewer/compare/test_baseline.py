@@ -21,6 +21,9 @@ from tests.logs.synthetic import LogBuilder, run
 from tests.logs.timed_logs import KERNELS, noisy, run_of
 from tests.logs.value_logs import NAN, Program, ValueLog
 
+pytestmark = pytest.mark.slow
+
+
 MB = 1_000_000
 
 

@@ -136,6 +136,7 @@ def test_small_differences_of_inputs_do_not_accuse_a_launch(asked: Any) -> None:
     assert found["verdict"] == "launch"
 
 
+@pytest.mark.slow
 def test_the_tolerance_decides(asked: Any) -> None:
     sides = attention_log(), attention_log(buf2=OTHER)
     assert asked(*sides, "--tolerance", "0.2").exit_code == 0
@@ -164,6 +165,7 @@ def test_two_steps_of_a_trace(asked: Any) -> None:
     assert "has no call of a graph in step 7" in str(missing.exception)
 
 
+@pytest.mark.slow
 def test_differing_code_is_told_with_the_lines_of_the_kernel(asked: Any) -> None:
     sides = attention_log(wrapper=code()), attention_log(wrapper=code(2.5), buf1=OTHER)
     result = asked(*sides)
@@ -187,6 +189,7 @@ def test_settings_and_versions_stand_before_the_numbers(asked: Any) -> None:
     assert result.exit_code == 0, "settings that change no result are no difference"
 
 
+@pytest.mark.slow
 def test_logs_without_values_say_what_was_not_compared(asked: Any) -> None:
     result = asked(recorded(), recorded())
     assert result.exit_code == 0
@@ -232,6 +235,7 @@ def test_equal_digests_prove_that_runs_are_equal(asked: Any) -> None:
     assert result.stdout.startswith("No difference was found: 6 value rows are equal in every bit.\n")
 
 
+@pytest.mark.slow
 def test_unequal_digests_differ_although_statistics_are_equal(asked: Any) -> None:
     logs = digests(ValueLog(attention())).end(), digests(ValueLog(attention()), buf1=77).end()
     found = answer(asked(*logs, "--json"))
@@ -348,6 +352,7 @@ def test_ranks_of_one_trace_are_compared(tmp_path: Path) -> None:
     assert (found.trace, found.rank, found.step) == (["a"], 1, 2)
 
 
+@pytest.mark.slow
 def test_the_file_shows_both_sides_and_escapes_what_logs_say(asked: Any, tmp_path: Path) -> None:
     program = Program().launch("<script>alert(1)</script>", ["primals_1"], ["buf0"]).launch("mul", ["buf0"], ["buf1"])
     logs = []

@@ -22,6 +22,9 @@ from tests.logs.value_logs import Stat
 from tests.viewer.client import Client
 from tests.viewer.compare.test_compare import OTHER, attention_log, code
 
+pytestmark = pytest.mark.slow
+
+
 STEPS = "/compare?left=0&left_step={}&right=0&right_step={}"
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 import orjson
+import pytest
 
 from stepscope.tracer.schema.graphs import ChangedLine, Provenance, SiteProvenance
 from stepscope.tracer.schema.process_ends import Frame
@@ -83,6 +84,7 @@ def test_the_mark_stands_wherever_the_line_does(opened: Open) -> None:
     assert html.count(mark) == 2  # beside the line, and where the mouse points
 
 
+@pytest.mark.slow
 def test_a_redacted_report_keeps_the_mark_and_not_the_line() -> None:
     was = "as compiled earlier it was /secret.py:3 y = z, since changed"
     shown = Redactor().redact(SourceLine("/src/a.py", 3, "f", "y = secret(x)", was))

@@ -71,6 +71,7 @@ def test_statuses_are_told_apart(trace: Trace) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_thousands_of_compiles_and_deep_stacks_stay_small(opened: Opened) -> None:
     log = LogBuilder()
     for frame in range(300):
@@ -353,6 +354,7 @@ def test_provenance_of_a_real_log(tmp_path: Path) -> None:
     assert len(said["cppCodeToPost"]) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(FOLDER is None, reason="no sample logs: set STEPSCOPE_SAMPLES to a folder of TORCH_TRACE logs")
 @pytest.mark.parametrize(
     "name", ["cache_hit_miss.log", "comp_metrics.log", "simple.log", "multi_rank_logs", "export.log"]

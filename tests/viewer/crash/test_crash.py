@@ -165,6 +165,7 @@ def test_a_process_that_died_between_steps(trace_of: Any) -> None:
     assert row["launch"] is None
 
 
+@pytest.mark.slow
 def test_of_several_threads_the_one_that_did_not_return(trace_of: Any) -> None:
     other = ring_call(31, 3, [(0, START_NS + 500, START_NS + 600)], thread=2)
     finding = only(trace_of(recorded(end=False, pid=PID).record(process_end()), ring([IN_STEP_THREE, other])))
@@ -259,6 +260,7 @@ def test_one_launch_in_flight_is_the_one(trace_of: Any) -> None:
     assert finding.evidence["inside"] == "according to its source, every index stays within its storage"
 
 
+@pytest.mark.slow
 def test_the_panels_say_it(trace_of: Any) -> None:
     trace = trace_of(on_device(), device_ring(1))
     launches = {launch: page.death for launch in range(6) if (page := launch_page_of(trace, launch)).death is not None}
@@ -331,6 +333,7 @@ def test_an_exception_of_a_package_is_at_the_line_of_the_program(trace_of: Any, 
     assert finding.proof[0].startswith("Between the forward pass and this backward pass, a tensor")
 
 
+@pytest.mark.slow
 def test_an_exception_that_left_a_launch(trace_of: Any) -> None:
     """It came through the wrapper; one that came later, from elsewhere, is the program's own."""
     for file, kind, severity in (("/tmp/x/cwrapper.py", "crash", "critical"), ("/a.py", "exception", "warning")):
@@ -349,6 +352,7 @@ def test_an_exception_that_left_a_launch(trace_of: Any) -> None:
             )
 
 
+@pytest.mark.slow
 def test_other_ways_to_end(trace_of: Any) -> None:
     late = only(trace_of(recorded(pid=PID).record(process_end())))
     assert (late.severity, late.evidence["signal"]) == ("warning", "SIGSEGV")

@@ -56,6 +56,7 @@ def test_runs_are_one_trace(joined: Trace) -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
+@pytest.mark.slow
 def test_runs_on_a_page(joined: Trace) -> None:
     from stepscope.viewer.text.formats import to_json
 

@@ -28,6 +28,9 @@ from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, argument, compile_rec
 from tests.logs.unpacking import whole_report
 from tests.viewer.crash.test_crash import PID, process_end, ring, ring_call
 
+pytestmark = pytest.mark.slow
+
+
 START_NS = MONOTONIC_NS + 1_000_000
 OPERATOR = "torch.ops.g.bad.default"
 SITES = [

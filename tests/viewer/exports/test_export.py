@@ -71,6 +71,7 @@ def test_what_is_born_and_dies_makes_the_curve(trace: Trace) -> None:
     assert curve.high_bytes == totals
 
 
+@pytest.mark.slow
 def test_every_table(trace: Trace, tmp_path: Path) -> None:
     for table in tables(trace):
         export(trace, "csv", table, tmp_path / f"{table}.csv")

@@ -25,6 +25,9 @@ from tests.logs import overflow_log
 from tests.logs.poisoned import write_poisoned
 from tests.logs.rich import write_rich
 
+pytestmark = pytest.mark.slow
+
+
 CASES = Path(__file__).parents[2] / "js" / "exports" / "folder_cases.json"
 OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:|/", re.I)
 ADVICE = "https://example.org/gb/"

@@ -21,6 +21,9 @@ from stepscope.viewer.store.trace import Trace
 from tests.logs import overflow_log
 from tests.logs.synthetic import LogBuilder, recorded
 
+pytestmark = pytest.mark.slow
+
+
 Open = Callable[[LogBuilder | bytes], Trace]
 
 

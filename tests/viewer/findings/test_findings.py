@@ -59,6 +59,7 @@ def only(trace: Trace) -> Finding:
     return finding
 
 
+@pytest.mark.slow
 def test_healthy_runs_have_no_finding(opened: Open) -> None:
     assert all_findings(opened(recorded())) == []
     assert all_findings(opened(compile_records(LogBuilder()))) == []
@@ -304,6 +305,7 @@ def test_the_launch_that_did_not_return_is_named(opened: Open) -> None:
     assert finding.evidence["launch_returned"] is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("end_ns", "kind"), [(-1, "crash"), (MONOTONIC_NS + 3_000_200, "not_recorded")])
 def test_a_forked_child_that_died_in_a_launch(tmp_path: Path, end_ns: int, kind: str) -> None:
     """Its parent ended well; only between launches may it have left by `os._exit`."""
@@ -317,6 +319,7 @@ def test_a_forked_child_that_died_in_a_launch(tmp_path: Path, end_ns: int, kind:
 SPAWNED = ["python", "-c", "from multiprocessing.spawn import spawn_main", "--multiprocessing-fork"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "parent_ended", "kinds"),
     [
@@ -360,6 +363,7 @@ def test_a_rank_that_its_launcher_ended(tmp_path: Path, error: str, parent: int,
     assert ("process 4194310, of the same parent, had failed" in found["crash"].title) is (severity == "info")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "steps", "parent", "ended"),
     [
@@ -383,6 +387,7 @@ def test_a_rank_that_lost_one_which_had_ended_earlier(
     assert [line.partition(",")[0] for line in finding.proof] == ["Rank 1 had already ended"] * len(ended)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code", "severity"),
     [(15, None, "info"), (1, None, "info"), (None, 143, "info"), (9, None, "critical"), (None, 137, "critical")],

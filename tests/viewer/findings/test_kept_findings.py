@@ -15,6 +15,8 @@ from stepscope.viewer.store.trace import Trace
 from tests.logs import overflow_log
 from tests.logs.rich import write_rich
 
+pytestmark = pytest.mark.slow
+
 
 def kept_files() -> list[Path]:
     return [*indexes_folder().glob(f"*{KEPT_SUFFIX}")]

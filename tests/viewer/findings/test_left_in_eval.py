@@ -15,6 +15,9 @@ from stepscope.viewer.findings import all_findings
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, graph, run
 
+pytestmark = pytest.mark.slow
+
+
 Open = Callable[[LogBuilder], Trace]
 GRAD_MODE = "GLOBAL_STATE changed: grad_mode"
 IN_TRAIN_MODE = "L['self']._modules['drop'].training == True  # return F.dropout(input, self.p, self.training)"

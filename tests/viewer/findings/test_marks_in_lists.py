@@ -17,6 +17,9 @@ from tests.logs.memory_records import mismatch, recompute
 from tests.logs.synthetic import LogBuilder
 from tests.viewer.client import Client
 
+pytestmark = pytest.mark.slow
+
+
 Open = Callable[[LogBuilder | bytes], Trace]
 ROW = re.compile(r"<tr>(?:(?!</tr>).)*</tr>", re.DOTALL)
 MARK = re.compile(r'<a class="quiet (\w+)-sign" href="([^"]*)" title="[^"]*" aria-label="([^"]*)">(.)</a>')

@@ -14,6 +14,9 @@ from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder
 from tests.logs.value_logs import Program, Stat, ValueLog
 
+pytestmark = pytest.mark.slow
+
+
 Open = Callable[[LogBuilder | bytes], Trace]
 PLAIN, ATOMIC = "out_ptr0[0] = in_ptr0[0] * 1.5f", "atomic_add(&out_ptr0[0], in_ptr0[0])"
 CODE = """# AOT ID: ['0_forward']

@@ -46,6 +46,7 @@ def of_size(largest: float) -> Stat:
     return Stat(min=-largest, max=largest, mean=0.0, std=largest / 2)
 
 
+@pytest.mark.slow
 def test_growth_that_begins_first_is_the_finding(opened: Open) -> None:
     program = (
         Program()
@@ -65,6 +66,7 @@ def test_growth_that_begins_first_is_the_finding(opened: Open) -> None:
     assert finding.evidence["first_nonfinite_step"] == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rates", "said"),
     [
@@ -86,6 +88,7 @@ def test_growth_after_a_slow_rise_of_the_learning_rate(opened: Open, rates: list
     assert [line for line in finding.proof if "learning rate" in line] == said
 
 
+@pytest.mark.slow
 def test_growth_begins_with_the_jump_of_the_learning_rate_after_a_warm_up(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +103,7 @@ def test_growth_begins_with_the_jump_of_the_learning_rate_after_a_warm_up(
     assert " from step 4 on, after the learning rate of SGD (train.py:9) had risen from 0.004 to 40" in finding.title
 
 
+@pytest.mark.slow
 def test_a_nan_of_another_cause_keeps_its_finding(opened: Open) -> None:
     """It appears before the growth ends, or is made from small numbers."""
     program = (
@@ -181,6 +185,7 @@ def test_a_lost_amount_is_what_float16_loses(value: float, amount: float) -> Non
         assert is_lost(value, amount, "float16")
 
 
+@pytest.mark.slow
 def test_an_activation_that_is_dead(opened: Open) -> None:
     program = Program().launch("cpp_fused_relu_0", ["primals_1"], ["buf0"], "cpp", aten=["aten.relu"])
     dead, part = ValueLog(program), ValueLog(program)
@@ -194,6 +199,7 @@ def test_an_activation_that_is_dead(opened: Open) -> None:
     assert all_findings(opened(part.end())) == []
 
 
+@pytest.mark.slow
 def test_zeros_that_another_operator_of_the_kernel_makes_are_no_finding(opened: Open) -> None:
     operators = ["aten.relu", "aten.amin", "aten.zeros"]
     program = Program().launch("cpp_fused_amin_relu_zeros_0", ["primals_1"], ["buf0", "buf1"], "cpp", aten=operators)
@@ -208,6 +214,7 @@ def test_zeros_that_another_operator_of_the_kernel_makes_are_no_finding(opened: 
     assert finding.proof[-1] == "1 other tensor behind a rectifier stayed zero in every step"
 
 
+@pytest.mark.slow
 def test_zeros_that_come_from_zeros_are_no_finding(opened: Open) -> None:
     program = Program().launch("cpp_fused_relu_0", ["primals_1"], ["buf0"], "cpp", aten=["aten.relu"])
     log = ValueLog(program)
@@ -407,11 +414,13 @@ def test_a_learning_rate_that_is_zero_in_many_steps_before_it_rises(opened: Open
     assert "stepped after each epoch" in finding.proof[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zeros", [1, 9, 40])
 def test_a_learning_rate_that_soon_rises_or_is_always_zero_has_no_finding(opened: Open, zeros: int) -> None:
     assert vanished(opened(in_time([*[0.0] * zeros, *[0.1] * (40 - zeros)]))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("second", "in_step"), [(0.0, 0), (0.2, 20)])
 def test_the_first_rate_of_another_optimizer_is_neither_a_fall_nor_a_rise(
     opened: Open, second: float, in_step: int
@@ -421,11 +430,13 @@ def test_the_first_rate_of_another_optimizer_is_neither_a_fall_nor_a_rise(
     assert vanished(opened(log)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rates", [[0.1, 1e-5, 1e-8], [0.1, 1e-9, 0.1], [1e-10, 1e-5, 0.1]], ids=str)
 def test_rates_that_stay_high_or_rise_again_have_no_finding(opened: Open, rates: list[float]) -> None:
     assert vanished(opened(with_rates(rates))) == []
 
 
+@pytest.mark.slow
 def test_a_rate_that_falls_in_the_end_or_of_several_optimizers_has_no_finding(opened: Open) -> None:
     fallen = [0.1, 1e-9, 1e-13]
     assert vanished(opened(with_rates(fallen, steps=9))) == []

@@ -28,6 +28,7 @@ def test_the_nearest_launches_are_found_over_any_distance(sites: int) -> None:
         assert order.neighbours(700 + at, wanted) == expected
 
 
+@pytest.mark.slow
 def test_the_panel_of_a_launch_names_the_launches_of_its_step_and_call(tmp_path: Path) -> None:
     log = tmp_path / "long.log"
     write_log(log, steps=3)

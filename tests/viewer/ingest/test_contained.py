@@ -59,6 +59,7 @@ def test_times_reach_further_than_other_numbers(opened: Open) -> None:
     assert overview(opened(log)).counts.steps == 2
 
 
+@pytest.mark.slow
 def test_a_machine_may_run_for_years_before_a_step_ends(opened: Open) -> None:
     after = 5 * 365 * 24 * 3600 * 10**9
     marks = StepMarks(["user", "user"], [0, 0], [None, None], [1, 1], [after, after + 5])
@@ -76,6 +77,7 @@ def test_a_step_mark_of_the_ring_that_cannot_be_costs_itself(tmp_path: Path, mar
         assert {step.by for step in overview(trace).steps} == {"call"}
 
 
+@pytest.mark.slow
 def test_a_row_that_no_index_can_hold_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def with_bad_rows(*args: Any) -> IndexRows:
         rows = read_logs(*args)
@@ -101,6 +103,7 @@ def test_a_part_of_a_log_that_fails_costs_itself(opened: Open, monkeypatch: pyte
     ]
 
 
+@pytest.mark.slow
 def test_a_kind_of_finding_that_fails_is_told_of(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,6 +150,7 @@ def test_a_part_of_the_first_page_that_fails_costs_itself(opened: Open, monkeypa
     assert summary(trace)["counts"]["launches"] == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "failing",
     [
@@ -185,6 +189,7 @@ def test_a_compile_of_which_only_chromium_events_are_there(opened: Open) -> None
         assert client.get(path).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_link_to_a_compile_without_records_leads_to_its_graph(opened: Open) -> None:
     whole = recorded().data
     lost = [line for line in whole.split(b"\nV") if b'"frame_id"' not in line]

@@ -27,8 +27,6 @@ from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, graph, recorded, run
 
-pytestmark = pytest.mark.long
-
 Open = Callable[[LogBuilder | bytes], Trace]
 
 

@@ -23,6 +23,9 @@ from tests.logs.synthetic import LogBuilder, compile_records, recorded
 from tests.viewer.client import Client
 from tests.viewer.crawling import EVERY_PAGE, crawl
 
+pytestmark = pytest.mark.slow
+
+
 LOG = recorded().data
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -24,6 +24,7 @@ Opened = Callable[[LogBuilder | bytes], Trace]
 _BATCH = calls(90, 9, MONOTONIC_NS + 10**9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("record", "text"),
     [
@@ -74,6 +75,7 @@ def test_links_of_findings_lead_to_pages_without_graph_records(name: str, opened
     assert {page: status for page in pages if (status := client.get(page).status_code) != 200} == {}
 
 
+@pytest.mark.slow
 def test_a_curve_has_a_page_without_graph_records(opened: Opened) -> None:
     trace = opened(poisoned_logs()["values"].data.replace(b'"stepscope_graph"', b'"stepscope_lost"'))
     sites = sql.rows(trace, "SELECT DISTINCT site, argument, moment FROM value_rows")

@@ -35,8 +35,6 @@ from tests.viewer.client import Client
 from tests.viewer.crawling import EVERY_PAGE, PageChecker, crawl, visits
 from tests.viewer.ingest.test_fuzz import begins, read
 
-pytestmark = pytest.mark.long
-
 LOGS = hostile_logs()
 HEALTHY = healthy().data
 LAST_HEALTHY = HEALTHY.rindex(b"\nV") + 1
@@ -131,6 +129,7 @@ def elsewhere(seen: list[tuple[str, bool]], *allowed: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOGS)
 def test_nothing_is_lost_or_written(name: str, tmp_path: Path, cache_folder: Path) -> None:
     data = log_of(LOGS[name])
@@ -172,6 +171,7 @@ def test_records_and_problems_are_those_of_a_plain_reader(
     assert {place for place in found if place[0] not in CONTENT.get(name, ())} == places(data)
 
 
+@pytest.mark.slow
 def test_scripts_stay_text_on_every_page(tmp_path: Path) -> None:
     start = (*EVERY_PAGE, "/search?text=alert", "/sql?query=FROM records", "/compile/0_0/provenance?log=2")
     with open_trace(write_poisoned(tmp_path / "logs")) as trace:
@@ -202,6 +202,7 @@ def test_truncation_at_every_byte() -> None:
         assert len(LOST & {row["reason"] for row in rows.tables["problems"]}) == 0, "what is torn is not called broken"
 
 
+@pytest.mark.slow
 def test_a_line_of_a_hundred_megabytes(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     wide = b"x" * 50_000_000 + b"<script>alert(1)</script>" + b"y" * 50_000_000
@@ -229,6 +230,7 @@ def folder_of_all(folder: Path) -> int:
     return len(small)
 
 
+@pytest.mark.slow
 def test_all_of_them_in_one_folder(tmp_path: Path) -> None:
     count = folder_of_all(tmp_path)
     with open_trace(tmp_path) as trace:
@@ -271,6 +273,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_
     return run_command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [folder_of_all, write_poisoned])
 def test_every_command_stands_it(
     write: Callable[[Path], object], run: Run, healthy_tags: Counter[str], tmp_path: Path

@@ -40,7 +40,8 @@ from tests.logs.memory_logs import (
 from tests.logs.memory_records import growth, mismatch, recompute, step_mismatch
 from tests.logs.synthetic import LogBuilder
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
+
 
 Open = Callable[[LogBuilder | bytes], Trace]
 SLOW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])

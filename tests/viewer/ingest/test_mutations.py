@@ -21,7 +21,8 @@ from tests.viewer.client import Client
 from tests.viewer.crash.test_crash import IN_STEP_THREE, PID, device_ring, process_end, ring
 from tests.viewer.crawling import EVERY_PAGE, crawl
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
+
 
 LOGS = {**poisoned_logs(), "plain": recorded()}
 PER_CASE = 15

@@ -18,6 +18,7 @@ from tests.logs.synthetic import recorded
 OWN_NAME = "stepscope_trace_rank_0_{}_00ff.log"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux tells what a process has open")
 def test_a_process_that_runs_is_the_one_that_has_the_log_open(tmp_path: Path) -> None:
     """Not an older one of the same number, as of a log that a container left, nor one that has died and was not asked

@@ -121,6 +121,7 @@ def test_a_packed_log(suffix: str, tmp_path: Path) -> None:
     assert find_logs(path)[0].size == len(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", PACKERS)
 def test_a_packed_log_that_is_cut_or_broken_gives_what_it_holds(suffix: str, tmp_path: Path) -> None:
     data = b"".join(recorded(pid=pid).data for pid in range(200))
@@ -183,6 +184,7 @@ def test_standard_input_that_is_cut_or_no_log(monkeypatch: pytest.MonkeyPatch) -
             find_logs("-")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [["summary"], ["check"], ["report", "-o", "report.html"], ["export", "--to", "csv"], ["tensor"]],

@@ -52,6 +52,7 @@ def test_a_log_of_a_newer_format_is_left_out_of_its_folder_and_named(tmp_path: P
         assert [answer["format_version"] for answer in summary(trace)["runs"]] == [NEWER, FORMAT_VERSION]
 
 
+@pytest.mark.slow
 def test_every_page_of_a_folder_with_a_log_of_a_newer_format(tmp_path: Path) -> None:
     with open_trace(newer_beside_another(tmp_path)) as trace:
         visited = crawl(Client(trace), most=60, start=EVERY_PAGE)
@@ -99,6 +100,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_log_without_a_run_record_is_still_ours(damage: Callable[[bytes], bytes], opened: Open) -> None:
     log = recorded()

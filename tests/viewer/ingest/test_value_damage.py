@@ -29,7 +29,8 @@ from stepscope.viewer.values.queries.heatmap import heat_map
 from tests.logs.synthetic import LogBuilder
 from tests.logs.value_logs import FINE, NAN, Program, ValueLog, attention, layout_of, values_of
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
+
 
 Open = Callable[[LogBuilder | bytes], Trace]
 PROGRAM = attention()

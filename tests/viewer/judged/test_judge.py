@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from stepscope.tracer.schema.judging import ClobberedInput, JudgedBuffer, JudgedCall
 from stepscope.tracer.schema.process_ends import End
 from stepscope.viewer.findings import all_findings
@@ -36,6 +38,7 @@ def test_a_wrong_launch_and_a_changed_input_are_findings(opened: Open) -> None:
     assert (wrong.source.line, wrong.launch, wrong.evidence["bad"]) == (12, 1, 3)
 
 
+@pytest.mark.slow
 def test_the_first_launch_of_a_call_is_told_from_the_caller(opened: Open) -> None:
     def told(producer: int | None, writer: int | None) -> str:
         log = recorded(end=False).record(
@@ -98,6 +101,7 @@ def test_the_timeline_has_the_worst_verdict_on_each_launch(opened: Open) -> None
     assert unjudged.launches.verdict == []
 
 
+@pytest.mark.slow
 def test_the_page_lists_verdicts_and_what_was_not_judged(opened: Open) -> None:
     client = Client(opened(judged_run()))
     page = client.get("/judge.json").json()
@@ -143,6 +147,7 @@ def test_a_launch_that_read_a_changed_input_is_listed_without_a_verdict_on_its_b
     assert client.get("/launches/2.json").json()["judged"]["clobbered"][0]["buffer"] == "buf1"
 
 
+@pytest.mark.slow
 def test_the_first_page_counts_what_was_judged(opened: Open) -> None:
     trace = opened(judged_run())
     overview = first_page(trace)

@@ -154,6 +154,7 @@ def test_what_is_no_subset_of_ours(body: str) -> None:
     assert accesses(HEAD + "{" + body + "}").unread >= {"in_ptr0", "in_ptr1", "out_ptr0"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -275,6 +275,7 @@ def test_what_is_not_followed_is_not_known(text: str, ends: tuple[int, int] | No
     assert index_ends(triton_kernel(f"tmp1 = {text}", "tl.load(in_ptr1 + (tmp1), None)")) == ends
 
 
+@pytest.mark.slow
 def test_nested_choices_end_soon() -> None:
     lines = [f"tmp{n + 1} = tl.where(tmp{n} < {n}, tmp{n} + 1, tmp{n})" for n in range(200)]
     assert index_ends(triton_kernel(*lines, "tl.load(in_ptr1 + (tmp200), None)")) is None

@@ -57,6 +57,7 @@ def test_what_held_the_results_of_a_run_that_was_killed(opened: Open) -> None:
     assert left_behind(trace) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [0, 1, 2, 4])
 def test_a_killed_run_that_keeps_the_last_few_does_not_grow(opened: Open, keep: int) -> None:
     trace = opened(training(9, keep=keep, end=False))

@@ -187,6 +187,7 @@ def test_a_window_of_the_curve_begins_with_what_was_alive(opened: Open) -> None:
     )
 
 
+@pytest.mark.slow
 def test_levels_of_detail_keep_every_peak(opened: Open) -> None:
     trace = opened(training(600))
     for width in (1, 2, 7, 100):

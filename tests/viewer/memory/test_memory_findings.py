@@ -76,6 +76,7 @@ def test_one_finding_for_a_buffer_in_several_layouts(opened: Open) -> None:
     assert "(4 times)" in finding.title
 
 
+@pytest.mark.slow
 def test_freed_early_is_critical_when_it_is_read_again(opened: Open) -> None:
     early = mismatch("unexpected_death", "buf1", 3, None, 2)
     (finding,) = all_findings(opened(training(2).record(early)))
@@ -86,6 +87,7 @@ def test_freed_early_is_critical_when_it_is_read_again(opened: Open) -> None:
     assert finding.severity == "warning"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "storage", "expected", "actual", "words"),
     [
@@ -123,6 +125,7 @@ def test_words_of_mismatches(
     assert lifetime_mismatches(trace, 1) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
@@ -238,6 +241,7 @@ def test_growth(opened: Open) -> None:
     assert summary(trace)["memory"]["growth_bytes_per_step"] == 64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tensor_bytes", "is_told"), [(None, False), (64, False), (33, False), (32, True), (4, True)])
 def test_a_view_that_keeps_a_storage(opened: Open, tensor_bytes: int | None, is_told: bool) -> None:
     left = growth(losses(range(4)), ["list of 4 in keep of __main__"], tensor_bytes=tensor_bytes)
@@ -255,6 +259,7 @@ def test_growth_that_a_collection_frees(opened: Open) -> None:
     assert "a reference cycle held them" in finding.proof[0]
 
 
+@pytest.mark.slow
 def test_nothing_left_behind_is_no_growth_and_known(opened: Open) -> None:
     trace = opened(training(5).record(growth([])))
     assert all_findings(trace) == []
@@ -263,11 +268,13 @@ def test_nothing_left_behind_is_no_growth_and_known(opened: Open) -> None:
     assert summary(opened(training(5)))["memory"]["growth_bytes_per_step"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [[0], [0, 1, 2], [2, 3], [0, 2, 3], [3]])
 def test_warm_up_and_caches_that_settle_are_no_growth(opened: Open, left: list[int]) -> None:
     assert all_findings(opened(training(5, keep=99).record(growth(losses(left))))) == []
 
 
+@pytest.mark.slow
 def test_a_window_of_the_last_few_is_no_growth(opened: Open) -> None:
     assert all_findings(opened(training(9, keep=4).record(growth(losses([4, 5, 6, 7]))))) == []
     (finding,) = all_findings(opened(training(9, keep=4).record(growth(losses([2, 3, 4, 5, 6, 7])))))
@@ -329,6 +336,7 @@ def test_what_a_tensor_holds_through_its_autograd_graph_is_one_leak_with_it(open
     assert finding.evidence["holders"] == [keep]
 
 
+@pytest.mark.slow
 def test_elements_of_one_variable_hold_one_leak(opened: Open) -> None:
     held = [[f"list of 8 in acts['{name}'] of __main__ (dict of 2)"] for name in "ab"]
     (finding,) = found(opened(leaking(held)), "growth")
@@ -347,6 +355,7 @@ def test_buffers_that_cycles_through_one_object_hold_are_one_leak(opened: Open) 
     assert second.evidence["holders"] == ["list of 1 in attribute cache of Holder", "attribute out of Holder"]
 
 
+@pytest.mark.slow
 def test_cycles_through_dictionaries_of_other_objects_are_other_leaks(opened: Open) -> None:
     held = [[f"attribute cache['a'] of {name} (dict of 2)"] for name in ("Holder", "Other")]
     assert len(found(opened(leaking(held, freed=True)), "growth")) == 2

@@ -206,6 +206,7 @@ def test_recompute_page_tells_of_the_swap(opened: Opened) -> None:
     assert "buf0 op2 op2 op1" in text, "its last use: before, now, recomputed"
 
 
+@pytest.mark.slow
 def test_recompute_page_names_graph_and_compile(opened: Opened) -> None:
     log = training(1).record(recompute(graph=1, subgraph="true_graph_0", compile_id="0/0"))
     client = Client(opened(log.record(recompute())))
@@ -231,6 +232,7 @@ def test_the_curve_of_another_device_is_a_click_away(opened: Opened) -> None:
     assert "on cpu; all steps" in client.get(cpu.replace("&amp;", "&")).text
 
 
+@pytest.mark.slow
 def test_steps_of_each_log_are_a_click_away(tmp_path: Path) -> None:
     for rank in range(2):
         training(2 + rank, rank=rank, world_size=2, pid=100 + rank).write(tmp_path / f"trace_rank_{rank}.log")
@@ -243,6 +245,7 @@ def test_steps_of_each_log_are_a_click_away(tmp_path: Path) -> None:
         assert (found["log"], found["curve"]["log"], {step["log"] for step in found["steps"]}) == (1, 1, {1})
 
 
+@pytest.mark.slow
 def test_what_checks_found_stands_with_its_line(opened: Opened) -> None:
     of_no_graph = step_mismatch(graph=None, call=None, file="/home/me/own.py", line=5, holders=[[]], is_final_step=True)
     client = Client(opened(training(2).record(step_mismatch("unexpected_death", "buf1")).record(of_no_graph)))
@@ -257,6 +260,7 @@ def test_what_checks_found_stands_with_its_line(opened: Opened) -> None:
     assert "No lifetime mismatches" not in overview
 
 
+@pytest.mark.slow
 def test_what_checks_found_is_shown_where_nothing_else_is_known(opened: Opened) -> None:
     client = Client(opened(recorded(steps=1).record(step_mismatch(call=None))))
     for path in ("/memory", "/graphs/0/memory"):
@@ -265,6 +269,7 @@ def test_what_checks_found_is_shown_where_nothing_else_is_known(opened: Opened) 
         assert "No memory was recorded in this trace" not in text
 
 
+@pytest.mark.slow
 def test_names_of_a_log_are_text(opened: Opened) -> None:
     schedule = forward_schedule()
     hostile = replace(schedule, snode=[HOSTILE, *schedule.snode[1:]])
@@ -308,6 +313,7 @@ def test_the_page_of_a_growth_finding_is_the_staircase(opened: Opened) -> None:
     assert "dict of 5 in memo of __main__ holds buf1" in text_of(client.get(pages[0]).text)
 
 
+@pytest.mark.slow
 def test_a_leak_without_a_known_holder_says_so(opened: Opened) -> None:
     client = Client(opened(training(6, keep=99, end=False)))
     text = text_of(client.get("/memory?growth=0.buf2").text)

@@ -13,6 +13,9 @@ from tests.logs.named_logs import WEIGHT, named_training
 from tests.logs.synthetic import LogBuilder
 from tests.viewer.client import Client
 
+pytestmark = pytest.mark.slow
+
+
 Opened = Callable[[LogBuilder | bytes], Trace]
 
 

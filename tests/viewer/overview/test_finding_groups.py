@@ -32,6 +32,7 @@ def dead(tmp_path: Path) -> Iterator[Trace]:
         yield trace
 
 
+@pytest.mark.slow
 def test_ranks_that_died_alike_are_one_entry(dead: Trace) -> None:
     text = findings_text(dead)
     assert text.count("The log has no end record") == 1

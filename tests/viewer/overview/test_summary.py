@@ -134,6 +134,7 @@ def test_the_line_of_a_run_is_whole_and_names_the_interpreter_without_its_folder
     assert ">python3.11 a_program_with_a_long_name.py --rate" in Client(trace).get("/").text
 
 
+@pytest.mark.slow
 def test_a_run_without_graphs_names_the_option_for_packages(opened: Open) -> None:
     lines = summary_text(opened(LogBuilder().record(run()).record(End("exit", 1)))).split("\n")
     assert lines[:3] == [
@@ -225,6 +226,7 @@ def test_packages_that_do_not_check_their_inputs_name_the_variable(
     assert ("AOTI_RUNTIME_CHECK_INPUTS=1" in summary_text(opened(log.record(End("exit", 1))))) == is_told
 
 
+@pytest.mark.slow
 def test_a_trace_without_values_names_the_option_that_records_them(opened: Open) -> None:
     trace = opened(recorded())
     values = (
@@ -262,6 +264,7 @@ def test_a_graph_that_returns_an_input_itself_names_the_option_that_compares_it(
     assert (told in text) == is_told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "buffer", "zones", "is_told"),
     [

@@ -307,6 +307,7 @@ def distributed(rank: int, launched: Sequence[str], sizes: Sequence[int] = (4, 4
 LAUNCHED = [ALL_REDUCE, WAIT, ALL_GATHER, WAIT]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("other", "sizes", "end", "severity", "said"),
     [

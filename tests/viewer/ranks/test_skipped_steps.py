@@ -15,6 +15,9 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.open import open_trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, graph, run
 
+pytestmark = pytest.mark.slow
+
+
 MS = 1_000_000
 STEPS = 8
 

@@ -161,6 +161,7 @@ def test_a_table_to_standard_output(trace: Trace, capfdbinary: pytest.CaptureFix
         assert capfdbinary.readouterr().out == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_early(log: Path) -> None:
     """`stepscope export ... | head -1`: no traceback, whatever the rest."""
     code = "from stepscope.viewer.cli import main; main()"

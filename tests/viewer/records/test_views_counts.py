@@ -23,7 +23,8 @@ from tests.logs.synthetic import LogBuilder
 from tests.viewer.client import Client
 from tests.viewer.conftest import sample_logs
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
+
 
 Opened = Callable[[LogBuilder | bytes], Trace]
 FOLDER = sample_logs()

@@ -176,6 +176,7 @@ DISTINCT: dict[object, tuple[str, str | None]] = {kind_of(event, None).view: (ev
 """One record for each way to read one."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pile", PILES)
 def test_piles_take_no_time(pile: str) -> None:
     """Large texts made to keep patterns busy or to nest without end."""

@@ -31,8 +31,6 @@ from tests.logs.synthetic import LogBuilder
 from tests.logs.unpacking import data_of, everything
 from tests.logs.value_logs import Program, Stat, ValueLog
 
-pytestmark = pytest.mark.long
-
 Opened = Callable[[LogBuilder | bytes], Trace]
 MARK = re.compile(r"Zq9(\w+?)x7")
 
@@ -87,6 +85,7 @@ SHOWN_BY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SHOWN_BY)
 def test_each_kind_can_be_kept_without_the_others(kind: str, traces: Path) -> None:
     with open_trace(traces) as trace:
@@ -104,6 +103,7 @@ def test_unknown_kinds_are_named() -> None:
         kept_kinds("source,colours")
 
 
+@pytest.mark.slow
 def test_the_report_lists_what_was_removed(traces: Path) -> None:
     with open_trace(traces) as trace:
         html = render_ticket(gather(trace, redact=True, keep=frozenset(["source"])))
@@ -176,6 +176,7 @@ def test_a_word_with_other_letters_that_nobody_listed_is_found(escapes: bool, op
     assert scan.leftover("überlängen".encode(), Secrets({}), (), opened(log)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "common",
     ["a", "me", "root", "test.py", "train.py", "forward", "model", "step", "loss", "main", "self", "relu", "buf0"],
@@ -198,6 +199,7 @@ def test_a_file_with_a_rest_is_not_written(opened: Opened, monkeypatch: pytest.M
         assert "kryptonyte" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_numbers_of_tensors_go_and_their_classes_stay(opened: Opened) -> None:
     with_values = opened(overflow_log.recorded())
     number = "65504"
@@ -210,6 +212,7 @@ def test_numbers_of_tensors_go_and_their_classes_stay(opened: Opened) -> None:
     assert any(row.max is not None for row in kept)
 
 
+@pytest.mark.slow
 def test_a_map_of_magnitudes_keeps_its_classes_only(opened: Opened) -> None:
     program = Program().launch("extern_kernels.mm", ["x"], ["buf0"], aten=["aten.mm"])
     log = ValueLog(program)
@@ -232,6 +235,7 @@ def _values(ticket: Ticket) -> list:  # type: ignore[type-arg]
     return [row for arguments in shown for one in arguments for row in [*one.before, *one.after]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("user", ["bo", "data", "model"])
 @pytest.mark.parametrize("home", ["/home/", "/Users/", "C:\\Users\\"])
 def test_a_user_with_a_short_or_common_name_is_not_in_a_path_that_is_kept(home: str, user: str, opened: Opened) -> None:

@@ -17,7 +17,8 @@ from tests import python_processes
 from tests.capture.conftest import clean_environment
 from tests.viewer.redaction.test_promise import MARK, of_archive, unfolded
 
-pytestmark = pytest.mark.compiles
+pytestmark = pytest.mark.slow
+
 
 PROGRAM = """
 import sys, torch, stepscope

@@ -42,8 +42,6 @@ from tests.logs.poisoned import poisoned, poisoned_logs
 from tests.logs.synthetic import LogBuilder
 from tests.logs.unpacking import data_of, everything, whole_report
 
-pytestmark = pytest.mark.long
-
 Opened = Callable[[LogBuilder | bytes], Trace]
 SECRET = "Qz7secret"
 
@@ -102,6 +100,7 @@ SHOWN: dict[str, Any] = {
 """The types of all parts that a report may show."""
 
 
+@pytest.mark.slow
 def test_every_part_of_a_report_is_looked_at(tmp_path: Path) -> None:
     for number, log in enumerate(poisoned_logs().values()):
         (tmp_path / f"{number}.log").write_bytes(log.data)
@@ -127,6 +126,7 @@ def test_a_key_and_a_deep_part_of_the_answer_need_a_proof_too() -> None:
     assert SECRET not in to_json(Redactor().redact(answer))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [False, True])
 def test_no_secret_of_any_record_is_in_the_report(keep: bool, tmp_path: Path) -> None:
     secret = secrets()
@@ -152,6 +152,7 @@ def test_what_a_run_says_of_its_program_and_machine_is_not_in_the_report(opened:
     assert "[4, 8]" in to_json(data_of(html)) or "[4,8]" in to_json(data_of(html))
 
 
+@pytest.mark.slow
 def test_names_that_pytorch_gives_stay(opened: Opened) -> None:
     html = whole_report(opened(overflow_log.recorded()), redact=True)
     assert "cpp_fused_relu_0" in html

@@ -22,6 +22,9 @@ from tests.logs.synthetic import LogBuilder
 from tests.logs.unpacking import data_of, everything
 from tests.viewer.crawling import PageChecker
 
+pytestmark = pytest.mark.slow
+
+
 Opened = Callable[[LogBuilder | bytes], Trace]
 
 

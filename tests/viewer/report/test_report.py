@@ -37,6 +37,7 @@ def test_report_holds_the_scripts_that_it_uses_and_no_others() -> None:
     assert roots.union(*named.values()) == set(held) < set(known)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [capability.folder for capability in registry.in_report()])
 def test_a_report_without_a_capability_lacks_its_pages_alone(
     room: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
@@ -58,11 +59,13 @@ def test_a_note_is_text_on_the_first_page(opened: Opened) -> None:
     assert "report-note" not in whole_report(trace).partition("<main")[2]
 
 
+@pytest.mark.slow
 def test_report_is_the_same_each_time(opened: Opened) -> None:
     trace = opened(synthetic.recorded())
     assert whole_report(trace) == whole_report(trace)
 
 
+@pytest.mark.slow
 def test_calls_whose_times_nobody_measured_have_their_launches(opened: Opened) -> None:
     """As those are that a debug printer told of: when a call ended is not known."""
     log = LogBuilder(4711).record(synthetic.run()).record(synthetic.graph())
@@ -74,6 +77,7 @@ def test_calls_whose_times_nobody_measured_have_their_launches(opened: Opened) -
     assert [len(launches) for _, launches in data["calls"]] == [4, 4]
 
 
+@pytest.mark.slow
 def test_launches_of_equal_calls_share_their_description(opened: Opened) -> None:
     data = data_of(whole_report(opened(synthetic.recorded(steps=3))))
     assert [len(panels) for panels in data["panels"]] == [4]
@@ -82,6 +86,7 @@ def test_launches_of_equal_calls_share_their_description(opened: Opened) -> None
     assert sorted(described) == sorted(shown)
 
 
+@pytest.mark.slow
 def test_dynamic_calls_keep_their_own_shapes(opened: Opened) -> None:
     log = LogBuilder().record(synthetic.run())
     log.record(synthetic.graph(dynamic=True)).record(synthetic.tensors(0, 4)).record(synthetic.tensors(10, 6))
@@ -124,6 +129,7 @@ def test_links_to_compiles_lead_to_their_pages(opened: Opened) -> None:
     assert all(html.count(f' id="{place}"') == 1 for place in places)
 
 
+@pytest.mark.slow
 def test_redacted_report_holds_no_source_path_or_argument(opened: Opened) -> None:
     trace = opened(synthetic.recorded(argv=["/home/someone/train.py", "--token", "hunter2"]))
     open_text, text = (

@@ -69,6 +69,7 @@ def dead_links(html: str) -> list[str]:
     return dead
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("redact", [False, True])
 @pytest.mark.parametrize("name", LOGS)
 def test_no_link_is_dead(opened: Opened, name: str, redact: bool) -> None:
@@ -77,6 +78,7 @@ def test_no_link_is_dead(opened: Opened, name: str, redact: bool) -> None:
     assert not dead_links(html)
 
 
+@pytest.mark.slow
 def test_findings_about_ranks_lead_to_both_sides(tmp_path: Path) -> None:
     logs = rank_logs.with_change(3, changed=1, at=1, schedule=rank_logs.SCHEDULE[:2], operator="cos")
     with open_trace(rank_logs.write(tmp_path, logs)) as trace:

@@ -64,6 +64,7 @@ def test_facts_in_which_logs_differ_name_them(tmp_path: Path) -> None:
     assert facts["GPU driver"] == "550.1.1 (log 0); 560.1.1 (log 1)"
 
 
+@pytest.mark.slow
 def test_measured_stands_apart_from_concluded(opened: Opened) -> None:
     ticket = gather(opened(overflow_log.recorded()))
     for text in (render_ticket(ticket), render_markdown(ticket)):
@@ -94,6 +95,7 @@ def test_text_in_markdown() -> None:
     assert markdown.block("a\n```\nb") == "````\na\n```\nb\n````"
 
 
+@pytest.mark.slow
 def test_markdown_fits_an_issue_and_says_what_it_leaves_out(opened: Opened) -> None:
     log = overflow_log.recorded(config={f"_inductor.config.x{number}": "y" * 400 for number in range(300)})
     ticket = gather(opened(log))
@@ -106,6 +108,7 @@ def test_markdown_fits_an_issue_and_says_what_it_leaves_out(opened: Opened) -> N
         render_markdown(ticket, 100)
 
 
+@pytest.mark.slow
 def test_a_report_gives_the_trace_back(tmp_path: Path) -> None:
     log = synthetic.recorded(end=False).write(tmp_path / "logs" / "stepscope_trace_rank_0_4711_x.log")
     with open_trace(log) as trace:
@@ -124,6 +127,7 @@ def test_a_report_gives_the_trace_back(tmp_path: Path) -> None:
     assert after.runs[0].complete is False
 
 
+@pytest.mark.slow
 def test_reports_without_a_log_say_so(tmp_path: Path, opened: Opened) -> None:
     trace = opened(synthetic.recorded())
     redacted, large = gather(trace, redact=True), gather(trace)
@@ -151,6 +155,7 @@ def test_names_in_a_report_are_no_paths(tmp_path: Path, opened: Opened) -> None:
         find_logs(report)
 
 
+@pytest.mark.slow
 def test_sizes_are_respected_and_named(opened: Opened) -> None:
     trace = opened(overflow_log.recorded())
     whole = rendered(gather(trace), embedded_logs(gather(trace), 10**6), None)
@@ -163,6 +168,7 @@ def test_sizes_are_respected_and_named(opened: Opened) -> None:
         rendered(gather(trace), [], 1000)
 
 
+@pytest.mark.slow
 def test_an_archive_holds_the_logs(tmp_path: Path) -> None:
     log = synthetic.recorded(end=False).write(tmp_path / "stepscope_trace_rank_0_4711_x.log")
     with open_trace(log) as trace:
@@ -191,6 +197,7 @@ def run(*arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
+@pytest.mark.slow
 def test_the_command_writes_whole_files_into_folders_that_exist(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +227,7 @@ def _refuse(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
+@pytest.mark.slow
 def test_an_archive_as_a_trace_says_what_to_do(tmp_path: Path, opened: Opened) -> None:
     path = tmp_path / "report.zip"
     path.write_bytes(archive(gather(opened(synthetic.recorded())), None))
@@ -232,6 +240,7 @@ def test_breaks_and_recompiles_are_in_the_text(opened: Opened) -> None:
     assert "graph break" in text
 
 
+@pytest.mark.slow
 def test_a_name_and_a_note_in_another_encoding_are_written(tmp_path: Path) -> None:
     name = os.fsdecode(b"stepscope_trace_rank_0_4711_\xff.log")
     with open_trace(synthetic.recorded().write(tmp_path / name)) as trace:

@@ -273,6 +273,7 @@ class TestJumps:
         assert first.page == page
         assert Client(trace).get(first.page).status_code in {200, 303}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("text", "kind", "page"),
         [
@@ -296,6 +297,7 @@ class TestJumps:
         assert answer.status_code == 200
         assert "No launch site" not in answer.text
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("name", "sites"), [("model.py:11", 1), ("/src/model.py:11", 1), ("odel.py:11", 0)])
     def test_a_line_is_of_the_file_with_this_name(self, opened: Open, name: str, sites: int) -> None:
         log = ValueLog(program := attention())

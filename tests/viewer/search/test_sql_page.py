@@ -134,6 +134,7 @@ def test_rows_and_time_are_bounded(trace: Trace) -> None:
     assert ask(trace, "SELECT 1").rows == [[1]]
 
 
+@pytest.mark.slow
 def test_the_page(trace: Trace) -> None:
     client = Client(trace)
     start = client.get("/sql").text
@@ -159,6 +160,7 @@ def test_examples_run(trace: Trace, example: Example) -> None:
     assert ask(trace, example.query).columns
 
 
+@pytest.mark.slow
 def test_a_result_is_drawn_if_it_can_be(trace: Trace) -> None:
     answer = ask(
         trace, "SELECT kernel, thread, start_ns, duration_ns FROM launches JOIN sites USING (site) WHERE step = 0"
@@ -204,6 +206,7 @@ def test_a_result_is_downloaded(trace: Trace, tmp_path: Path) -> None:
     assert client.get("/sql/csv").status_code == 404
 
 
+@pytest.mark.slow
 def test_the_command(log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def run(*arguments: str) -> tuple[object, str, str]:
         monkeypatch.setattr(sys, "argv", ["stepscope", "sql", *arguments])

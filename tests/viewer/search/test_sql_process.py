@@ -16,6 +16,9 @@ from stepscope.viewer.store.open import open_trace
 from tests.logs.synthetic import recorded
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
+
 LONG = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
 WATCHED = """
 import atexit, sys, threading

@@ -81,6 +81,7 @@ def test_products_that_cannot_be_faster_are_not_named(opened: Open, precision: s
     assert "full_precision_matmul" not in kinds(opened(on_gpu(precision, 100, (6000, 1000), (capability,))))
 
 
+@pytest.mark.slow
 def test_a_host_that_cannot_keep_up_is_named(opened: Open) -> None:
     finding = kinds(opened(on_gpu("high", 4000, (500, 500))))["host_bound"]
     assert finding.title.startswith("The program is host-bound: the device is idle for 90 % of a step of 10.0 ms")
@@ -88,6 +89,7 @@ def test_a_host_that_cannot_keep_up_is_named(opened: Open) -> None:
     assert "host_bound" not in kinds(opened(on_gpu("high", 500, (500, 500))))
 
 
+@pytest.mark.slow
 def test_work_that_the_profiler_saw_counts_instead_of_measured_calls(opened: Open) -> None:
     finding = kinds(opened(on_gpu("high", 4000, (4000, 4000), profiled_us=2000)))["host_bound"]
     assert finding.title.startswith("The program is host-bound: the device is idle for 80 % of a step of 10.0 ms")

@@ -14,6 +14,9 @@ from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder
 from tests.logs.timed_logs import run_of
 
+pytestmark = pytest.mark.slow
+
+
 Open = Callable[[LogBuilder | bytes], Trace]
 KERNELS = [f"cpp_fused_add_{number}" for number in range(200)]
 

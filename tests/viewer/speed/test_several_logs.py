@@ -60,6 +60,7 @@ def findings(path: Path) -> dict[str, Any]:
         return {one.kind: one for one in all_findings(trace)}
 
 
+@pytest.mark.slow
 def test_ranks_that_wait_at_one_place_share_a_finding(tmp_path: Path) -> None:
     logs = [steps_of(rank, waits={(MAIN, "/src/train.py"): 3 + (rank == 2)}) for rank in range(5)]
     with open_trace(ranks(tmp_path, logs)) as trace:
@@ -104,6 +105,7 @@ def test_the_place_is_where_typical_steps_wait(opened: Open) -> None:
     assert found.source.file == "/src/train.py"
 
 
+@pytest.mark.slow
 def test_a_rank_is_slow_only_if_the_others_wait_for_it(tmp_path: Path) -> None:
     together = [steps_of(0, waits={(MAIN, "/src/a.py"): 1}), steps_of(1, waits={(MAIN, "/src/a.py"): 5})]
     slow = findings(ranks(tmp_path / "a", together))["slow_rank"]
@@ -114,6 +116,7 @@ def test_a_rank_is_slow_only_if_the_others_wait_for_it(tmp_path: Path) -> None:
     assert "slow_rank" not in findings(ranks(tmp_path / "b", apart))
 
 
+@pytest.mark.slow
 def test_a_slow_rank_names_the_calls_around_its_work(tmp_path: Path) -> None:
     logs = [steps_of(0, step_ms=20, call_ms=4, after_ms=13), steps_of(1, step_ms=20, call_ms=4)]
     for log in logs:
@@ -127,6 +130,7 @@ def test_a_slow_rank_names_the_calls_around_its_work(tmp_path: Path) -> None:
     assert slow.source.line == 7
 
 
+@pytest.mark.slow
 def test_a_slow_rank_names_the_line_with_most_samples(tmp_path: Path) -> None:
     slow = steps_of(1, step_ms=20, call_ms=4)
     slow.record(SampledLines(0, ["/src/disk.py"], [3], ["read"], ["return file.read()"]))
@@ -138,6 +142,7 @@ def test_a_slow_rank_names_the_line_with_most_samples(tmp_path: Path) -> None:
     assert (found.source.file, found.source.line) == ("/src/disk.py", 3) if found.source else False
 
 
+@pytest.mark.slow
 def test_a_slow_rank_names_the_kernel_that_differs_most(tmp_path: Path) -> None:
     logs = [steps_of(0, call_ms=3, kernel_us=1_000), steps_of(1, call_ms=7, kernel_us=6_500)]
     slow = findings(ranks(tmp_path, logs))["slow_rank"]
@@ -148,6 +153,7 @@ def test_a_slow_rank_names_the_kernel_that_differs_most(tmp_path: Path) -> None:
     assert slow.page == f"/launches/{slow.launch}"
 
 
+@pytest.mark.slow
 def test_a_slow_rank_may_compute_where_the_others_wait_for_it(tmp_path: Path) -> None:
     def slow_of(*computing_us: int) -> Any:
         logs = [steps_of(rank, after_ms=6) for rank in range(len(computing_us))]

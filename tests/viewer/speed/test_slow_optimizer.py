@@ -15,6 +15,9 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, argument, graph, run
 
+pytestmark = pytest.mark.slow
+
+
 Open = Callable[[LogBuilder | bytes], Trace]
 MS = 1_000_000
 

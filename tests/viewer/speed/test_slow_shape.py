@@ -17,6 +17,9 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, argument, graph, run
 
+pytestmark = pytest.mark.slow
+
+
 Open = Callable[[LogBuilder | bytes], Trace]
 MS = 1_000_000
 FAST, SLOW = (4096, 1.0), (4095, 4.0)

@@ -140,6 +140,7 @@ def test_inner_launches_come_before_the_launch_around_them(opened: Callable[[Log
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("began", "ended", "steps"), [(-1, 10 * CALL_NS, [0, 1]), (5, 10 * CALL_NS, [1]), (-1, CALL_NS, [0])]
 )
@@ -152,6 +153,7 @@ def test_a_step_is_profiled_if_all_its_calls_ran_meanwhile(
     assert shown == steps
 
 
+@pytest.mark.slow
 def test_streams_that_overlap_and_idle_time_are_told(opened: Callable[[LogBuilder], Trace]) -> None:
     work = (
         Work()

@@ -13,6 +13,9 @@ from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.values.queries.values import HEALTH_INDEX
 from tests.benchmarks.bench_viewer import write_log
 
+pytestmark = pytest.mark.slow
+
+
 _EXPECTED = f"""
     WITH health AS (
         SELECT v.launch, min({HEALTH_INDEX}) AS worst FROM value_rows v WHERE v.moment = 'after' GROUP BY v.launch

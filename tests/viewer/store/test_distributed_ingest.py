@@ -28,7 +28,8 @@ from tests.viewer.store import task_work
 from tests.viewer.store.task_work import Quiet, ThreadPool
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
+
 
 ROOT = Path(__file__).resolve().parents[3]
 

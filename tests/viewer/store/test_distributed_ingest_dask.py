@@ -23,7 +23,7 @@ from tests.viewer.store.test_distributed_ingest import same_as_index
 from tests.waiting import wait_for
 
 distributed = pytest.importorskip("distributed")
-pytestmark = pytest.mark.filterwarnings("default")  # those of dask's own processes and sockets
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.slow]  # those of dask's own processes and sockets
 
 
 @pytest.fixture

@@ -19,6 +19,9 @@ from tests.logs.store_logs import write_logs
 from tests.logs.synthetic import recorded
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
+
 UNIT = Task("/store", 3, LogFile("/logs/\x1b[31mred.log", 500_000, ""), "")
 
 

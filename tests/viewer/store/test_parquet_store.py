@@ -84,6 +84,7 @@ def digests(folder: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("page", LISTS)
 def test_pages_say_what_they_say_of_the_logs(page: str, made: Path, store: Trace, tmp_path: Path) -> None:
@@ -99,6 +100,7 @@ def test_pages_say_what_they_say_of_the_logs(page: str, made: Path, store: Trace
     assert found == expected
 
 
+@pytest.mark.slow
 def test_payloads_come_from_the_logs_packed_or_not(made: Path, store: Trace, tmp_path: Path) -> None:
     with open_trace(made / "logs", index_dir=tmp_path) as index:
         assert payloads(store) == payloads(index)
@@ -107,6 +109,7 @@ def test_payloads_come_from_the_logs_packed_or_not(made: Path, store: Trace, tmp
     assert {log for log, _, _ in looked[0]} >= {0, 1}
 
 
+@pytest.mark.slow
 @BOTH
 def test_opening_copies_small_tables_only(made: Path, store: Trace, tables: str) -> None:
     before = digests(made)
@@ -122,6 +125,7 @@ def test_opening_copies_small_tables_only(made: Path, store: Trace, tables: str)
     assert store.index_bytes == sum(path.stat().st_size for path in made.rglob("*.parquet"))
 
 
+@pytest.mark.slow
 def test_tables_are_kept_until_the_store_changes(copied: Path) -> None:
     with open_trace(copied) as trace:
         first, inode = trace.index, trace.index.stat().st_ino
@@ -173,6 +177,7 @@ def test_without_a_cache_folder_closing_leaves_nothing(made: Path, monkeypatch: 
     assert not trace.index.parent.exists()
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_store_with_a_quote_in_its_path_opens(made: Path, tmp_path: Path) -> None:
     odd = Path(shutil.copytree(made / "store", tmp_path / "it's {a} store"))
@@ -180,6 +185,7 @@ def test_a_store_with_a_quote_in_its_path_opens(made: Path, tmp_path: Path) -> N
         assert rows_of_all_tables(trace) == rows_of_all_tables(plain)
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_store_whose_path_looks_like_a_pattern_shows_no_other_store(made: Path, tmp_path: Path) -> None:
     odd = Path(shutil.copytree(made / "store", tmp_path / "run[1]"))
@@ -226,6 +232,7 @@ FORBIDDEN = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pattern", ["stepscope://../../other.txt", "stepscope:///etc/passwd", "stepscope://{other}", "stepscope://*"]
 )
@@ -239,6 +246,7 @@ def test_there_is_no_file_but_those_of_the_store(pattern: str, copied: Path) -> 
                 assert ask(trace, statement).rows == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", FORBIDDEN)
 def test_a_statement_gets_at_no_file_and_changes_none(statement: str, copied: Path) -> None:
     other = copied / "other.txt"
@@ -266,6 +274,7 @@ def test_tables_are_exported(store: Trace, made: Path, tmp_path: Path) -> None:
         export(store, "parquet", "records", table)
 
 
+@pytest.mark.slow
 def test_without_its_logs_a_store_shows_all_but_payloads(made: Path, copied: Path, tmp_path: Path) -> None:
     away = made / "away"
     (made / "logs").rename(away)
@@ -339,6 +348,7 @@ def test_a_unit_whose_manifest_is_wrong_is_left_out(changes: dict[str, Any], cop
         assert trace.notices[0].startswith("1 of 8 logs is missing from this STORE")
 
 
+@pytest.mark.slow
 def test_pages_without_a_log_show_the_first_log_there_is(copied: Path) -> None:
     change_manifest(copied, 0, format="stepscope-unit/9")
     with open_trace(copied) as trace:

@@ -101,6 +101,7 @@ def test_a_trace_of_several_names_has_an_index_of_its_own(log: Path, builds: lis
     assert len(indexes()) == 2
 
 
+@pytest.mark.slow
 def test_a_log_that_grew_is_read_again_while_the_old_trace_is_open(log: Path, builds: list[int]) -> None:
     with open_trace(log) as old:
         recorded(steps=5).write(log)
@@ -116,6 +117,7 @@ def test_a_log_of_the_same_size_is_told_by_its_time(log: Path, builds: list[int]
     assert builds == [1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", b"not a database", b"\0" * 50_000])
 def test_a_broken_index_is_built_again(log: Path, content: bytes) -> None:
     launches(log)
@@ -146,6 +148,7 @@ def test_a_folder_in_the_way_of_the_index(log: Path) -> None:
     assert (index / "precious").is_dir()
 
 
+@pytest.mark.slow
 def test_an_index_that_another_program_has_locked(log: Path) -> None:
     launches(log)
     (index,) = indexes()
@@ -234,12 +237,14 @@ def test_where_nothing_can_be_written_the_index_is_in_memory(
     assert builds == [1]
 
 
+@pytest.mark.slow
 def test_several_readers_at_once(log: Path) -> None:
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(launches, [log] * 8)) == [12] * 8
     assert len(indexes()) == 1
 
 
+@pytest.mark.slow
 def test_a_log_that_grew_has_one_index(log: Path) -> None:
     for steps in (1, 2, 3):
         recorded(steps=steps).write(log)
@@ -266,6 +271,7 @@ def test_unpacked_logs_count_and_go_where_nobody_reads_them(tmp_path: Path, monk
     assert launches(packed[0])
 
 
+@pytest.mark.slow
 def test_the_oldest_indexes_go_where_they_take_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = [recorded().write(tmp_path / f"{i}.log") for i in range(4)]
     used = {}

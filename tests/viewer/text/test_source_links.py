@@ -53,6 +53,7 @@ def test_the_common_folder_leaves_installed_packages_out() -> None:
     assert common_folder([package]) is None
 
 
+@pytest.mark.slow
 def test_pages_and_reports_link_lines(opened: Callable[[LogBuilder], Trace]) -> None:
     program = attention()
     log = ValueLog(program)

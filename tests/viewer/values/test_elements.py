@@ -21,6 +21,9 @@ from tests.logs import overflow_log
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, calls, compile_records, run
 from tests.logs.unpacking import data_of, whole_report
 
+pytestmark = pytest.mark.slow
+
+
 NUMBERS: list[Any] = [0.5, -0.6875, "nan", "inf", "-inf", 2**60, True, *range(25)]
 
 

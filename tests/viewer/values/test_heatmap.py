@@ -98,6 +98,7 @@ def test_bands(kinds: list[int], most: int, expected: list[tuple[int, int]]) -> 
     assert bands(kinds, most) == expected
 
 
+@pytest.mark.slow
 def test_the_heat_map_of_a_long_run_is_bounded() -> None:
     """1,000 steps of 2,000 launch sites, put straight into an index: reading such a log takes a minute."""
     tables = (Path(heatmap.__file__).parents[2] / "store" / "schema.sql").read_text("utf-8")

@@ -47,6 +47,7 @@ def test_healthy_values_are_no_finding(opened: Open) -> None:
     assert found(opened, log) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "told"), [(1, ": masked_fill (model.py:10) leaves only -inf in 1 of 4 rows"), (2, "")]
 )
@@ -110,6 +111,7 @@ def test_nan_that_vanishes_inside_is_a_warning(opened: Open) -> None:
     assert finding.title == "NaN is produced by softmax (model.py:11) in step 0"
 
 
+@pytest.mark.slow
 def test_nan_in_memory_that_is_reused_leaves_with_its_last_version(opened: Open) -> None:
     program = Program().allocate("buf0").launch("cpp_fused_log_0", ["primals_1"], ["buf0"], "cpp", ["aten.log"])
     program.memory.append(MemoryStatement("reuse", "buf1", "call", 11, "buf0"))
@@ -130,6 +132,7 @@ def test_two_launches_that_made_nan_of_one_infinity(opened: Open) -> None:
     assert finding.evidence["launches"] == 2
 
 
+@pytest.mark.slow
 class TestMasks:
     def masked(self, maker: str = "aten.where") -> Program:
         return (
@@ -211,6 +214,7 @@ class TestInfinities:
         log.call(program, buf0=OVERFLOWN)
         assert only(opened, log).severity == "warning"
 
+    @pytest.mark.slow
     def test_log_of_zero_may_be_meant(self, opened: Open) -> None:
         program = self.product("aten.log")
         log = ValueLog(program)
@@ -218,6 +222,7 @@ class TestInfinities:
         assert (found(opened, log)[0].severity, found(opened, log)[0].title[:4]) == ("warning", "-inf")
 
 
+@pytest.mark.slow
 class TestCameIn:
     def test_from_outside(self, opened: Open) -> None:
         program = attention()
@@ -319,6 +324,7 @@ class TestCameIn:
         assert finding.evidence["explains_launches"] == [3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "title"),
     [
@@ -342,6 +348,7 @@ def test_recorded_operators_precede_those_of_the_name(opened: Open) -> None:
     assert only(opened, log).title.startswith("NaN is produced by log ")
 
 
+@pytest.mark.slow
 def test_a_handful_of_each_log(opened: Open) -> None:
     program = Program()
     for number in range(9):
@@ -354,6 +361,7 @@ def test_a_handful_of_each_log(opened: Open) -> None:
     assert findings[0].evidence["other_origins"] == 4
 
 
+@pytest.mark.slow
 def test_masks_of_many_launches_hide_no_infinity(opened: Open) -> None:
     program = Program()
     for number in range(120):

@@ -12,6 +12,9 @@ from tests.logs.synthetic import LogBuilder
 from tests.logs.value_logs import ALL_NAN, FINE, NAN, PLUS, Program, Stat, ValueLog, attention
 from tests.viewer.values.test_nonfinite import HALF, OVERFLOWN, found, only
 
+pytestmark = pytest.mark.slow
+
+
 Open = Callable[[LogBuilder | bytes], Trace]
 
 

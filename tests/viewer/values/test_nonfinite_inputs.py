@@ -12,6 +12,9 @@ from tests.logs.synthetic import LogBuilder
 from tests.logs.value_logs import MASK, NAN, PLUS, Program, Stat, ValueLog
 from tests.viewer.values.test_nonfinite import found, only
 
+pytestmark = pytest.mark.slow
+
+
 Open = Callable[[LogBuilder | bytes], Trace]
 
 

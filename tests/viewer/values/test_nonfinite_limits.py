@@ -13,6 +13,8 @@ from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.values.queries import nonfinite as queries
 from tests.logs.value_logs import MASK, NAN, PLUS, Program, Stat, ValueLog
 
+pytestmark = pytest.mark.slow
+
 
 def told(folder: Path, *logs: ValueLog) -> list[tuple[int | None, str | None]]:
     """Return the logs and kernels of the findings, in order of the logs."""

@@ -16,6 +16,9 @@ from tests.logs.synthetic import LogBuilder
 from tests.logs.value_logs import ALL_NAN, FINE, MASK, NAN, PLUS, Program, Stat, ValueLog, attention
 from tests.viewer.values.test_nonfinite import only
 
+pytestmark = pytest.mark.slow
+
+
 Open = Callable[[LogBuilder | bytes], Trace]
 
 

@@ -58,6 +58,7 @@ def test_calls_and_what_is_printed_of_them() -> None:
     assert list(printing_calls(CODE[: CODE.index("    cpp_fused_log_0(")]))[1:] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "held", "verdict"),
     [

@@ -139,6 +139,7 @@ def test_a_kernel_that_overwrites_what_it_reads(opened: Open, code: str) -> None
     assert finding.evidence["why"] == "one loop nest reads what it overwrites"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -157,6 +158,7 @@ def test_a_kernel_that_works_in_place(opened: Open, code: str) -> None:
     assert found(opened, code, pair(), "triton" if "triton" in code else "cpp") == []
 
 
+@pytest.mark.slow
 def test_one_argument_that_is_read_and_written(opened: Open) -> None:
     code = cpp(vector(FLIPPED, SAME)).replace("out_ptr0", "in_out_ptr0")
     argument = Argument("x", "inout", "x", "in_out_ptr0")
@@ -166,6 +168,7 @@ def test_one_argument_that_is_read_and_written(opened: Open) -> None:
     assert found(opened, "nothing", [argument]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -209,6 +212,7 @@ tmp8.store(out_ptr0 + WRITE);
 """
 
 
+@pytest.mark.slow
 def test_what_the_text_search_did_not_understand(opened: Open) -> None:
     for read in (SAME, FLIPPED):
         code = cpp(LOOP.replace("BODY", MASKED.replace("READ", read).replace("WRITE", SAME)))
@@ -219,6 +223,7 @@ def test_what_the_text_search_did_not_understand(opened: Open) -> None:
     assert texts(code, is_write=True, is_sure=True) == {("out_ptr0", index_text(SAME))}
 
 
+@pytest.mark.slow
 def test_a_transposition_in_place(opened: Open) -> None:
     """The tile that is read is the tile that is written; in the second kernel it is the tile of another iteration."""
     outer = LOOP.replace("<static_cast<int64_t>(4L)", "<static_cast<int64_t>(16L)").replace(
@@ -243,6 +248,7 @@ SOFTMAX = """    for(int64_t x0=static_cast<int64_t>(0L); x0<static_cast<int64_t
 """
 
 
+@pytest.mark.slow
 def test_a_row_that_is_read_before_it_is_written(opened: Open) -> None:
     """By two loops beside one another, of other forms. The second kernel writes into rows that come later."""
     assert found(opened, cpp(SOFTMAX.replace("ROW", "8L")), pair()) == []
@@ -254,6 +260,7 @@ def meta(argument: int, offset: int, size: list[int], stride: list[int], storage
     return TensorMeta(argument, "float32", size, stride, "cpu", offset, 4096, None, storage)
 
 
+@pytest.mark.slow
 def test_parts_of_one_buffer_that_do_not_touch(opened: Open) -> None:
     apart = [meta(0, 0, [8, 8], [16, 1]), meta(1, 8, [8, 8], [16, 1])]
     assert found(opened, cpp(scalar(FLIPPED, SAME)), pair(), tensors=apart) == []
@@ -262,6 +269,7 @@ def test_parts_of_one_buffer_that_do_not_touch(opened: Open) -> None:
     assert finding.evidence["read"]["offset"] == 0
 
 
+@pytest.mark.slow
 def test_what_is_read_before_it_is_overwritten(opened: Open) -> None:
     """Rows are moved to the front, one after the other; where they may be moved in any order it is an overlap."""
     behind = [meta(0, 8, [4, 8], [8, 1]), meta(1, 0, [4, 8], [8, 1])]

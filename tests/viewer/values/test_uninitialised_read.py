@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import LogBuilder
 from tests.logs.value_logs import Program, ValueLog
+
+pytestmark = pytest.mark.slow
+
 
 Open = Callable[[LogBuilder | bytes], Trace]
 

@@ -52,6 +52,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield Client(opened)
 
 
+@pytest.mark.slow
 def test_kernel_page_says_what_varies_and_what_never_does(client: Client) -> None:
     text = re.sub(r"<[^>]+>|\s+", " ", client.get("/kernels/extern_kernels.mm").text)
     text = re.sub(" +", " ", text)
@@ -106,6 +107,7 @@ def test_curve_begins_with_the_statistic_of_the_address(client: Client) -> None:
     assert shown["curve"]["limit"] == overflow_log.LIMIT
 
 
+@pytest.mark.slow
 def test_rows_of_several_processes_say_whose_they_are(tmp_path: Path) -> None:
     for rank in range(2):
         overflow_log.recorded(4, rank=rank, world_size=2, pid=4711 + rank).write(tmp_path / f"rank_{rank}.log")
@@ -120,6 +122,7 @@ def test_rows_of_several_processes_say_whose_they_are(tmp_path: Path) -> None:
             assert "rank 1" in re.sub(r"<header.*?</nav>", "", client.get(path).text, flags=re.DOTALL), path
 
 
+@pytest.mark.slow
 def test_parts_of_a_complex_argument_are_rows_of_their_own(tmp_path: Path) -> None:
     log = LogBuilder().record(synthetic.run(level="values"))
     log.record(overflow_log.graph())
@@ -154,6 +157,7 @@ def test_a_run_that_was_asked_for_values_is_not_told_to_ask_for_them(opened: Ope
     assert "/problems#not-recorded" in text
 
 
+@pytest.mark.slow
 def test_hostile_names_have_pages_and_stay_text(hostile: Client) -> None:
     paths = [f"/kernels/{slug(HOSTILE)}", f"/graphs/0/buffers/{slug(HOSTILE)}", f"/kernels/{slug('a/b.json')}"]
     for path in [*paths, "/kernels", "/graphs/0/buffers", "/values", "/curves?site=0&argument=2", "/graphs/0", "/"]:

@@ -19,7 +19,7 @@ from tests.logs.unpacking import whole_report
 from tests.viewer.client import Client
 
 
-@pytest.fixture(scope="module", params=["synthetic", pytest.param("demo", marks=pytest.mark.compiles)])
+@pytest.fixture(scope="module", params=["synthetic", pytest.param("demo", marks=pytest.mark.slow)])
 def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
     folder = tmp_path_factory.mktemp("recorded")
     if request.param == "demo":

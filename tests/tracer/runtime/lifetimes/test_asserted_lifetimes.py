@@ -12,7 +12,7 @@ from stepscope.tracer.runtime.lifetimes.mismatches import LifetimeError
 from stepscope.tracer.schema.memory import LifetimeMismatch, Lifetimes
 from tests.tracer.runtime.lifetimes.test_lifetimes import afresh, kept, no_reuse, record, stash, stashing  # noqa: F401 - afresh is a fixture
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # torch warns of itself while it compiles
 KEPT = "kept of tests.tracer.runtime.lifetimes.test_lifetimes"
 
 

@@ -83,6 +83,7 @@ def test_what_a_function_holds_while_it_runs(tmp_path: Path, monkeypatch: pytest
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "tensor_bytes"), [(1, 64), (16, 1024)])
 def test_a_list_that_keeps_views(tmp_path: Path, rows: int, tensor_bytes: int) -> None:
     compiled, x = torch.compile(wave), torch.ones(16, 16)
@@ -91,12 +92,14 @@ def test_a_list_that_keeps_views(tmp_path: Path, rows: int, tensor_bytes: int) -
     assert set(growth.tensor_bytes[:-2]) == {None}
 
 
+@pytest.mark.slow
 def test_views_that_cover_the_storage_together(tmp_path: Path) -> None:
     compiled, x = torch.compile(wave), torch.ones(16, 16)
     growth = record(tmp_path, lambda n: kept.append(compiled(x).chunk(4, 1)))
     assert growth.tensor_bytes[-2:] == [1024] * 2
 
 
+@pytest.mark.slow
 def test_sizes_that_change_from_step_to_step(tmp_path: Path) -> None:
     compiled = torch.compile(lambda x: x.sin() + 1, dynamic=True)
     growth = record(tmp_path, lambda n: kept.append(compiled(torch.ones(16 + n))))
@@ -109,6 +112,7 @@ def keeping(x: torch.Tensor) -> torch.Tensor:
     return h.sum()
 
 
+@pytest.mark.slow
 def test_a_frame_that_is_compiled_anew_because_of_the_list_it_grows(tmp_path: Path) -> None:
     compiled, x = torch.compile(keeping), torch.ones(16, 16)
     growth = record(tmp_path, lambda n: compiled(x))
@@ -116,6 +120,7 @@ def test_a_frame_that_is_compiled_anew_because_of_the_list_it_grows(tmp_path: Pa
     assert f"list of 6 in kept of {__name__}" in growth.holders[-1]
 
 
+@pytest.mark.slow
 def test_cycles_that_only_a_collection_frees(tmp_path: Path) -> None:
     compiled, x = torch.compile(wave), torch.ones(16, 16)
 

@@ -71,6 +71,7 @@ def test_out_of_time_nothing_is_said_of_who_holds_a_container(
     assert not [text for text in words if "list of 1" in text]
 
 
+@pytest.mark.slow
 def test_nested_containers_and_dicts(module_global: Any) -> None:
     module_global({"a": (torch.ones(4),), "b": {5: torch.ones(4)}, "c": [{"d": torch.ones(4)}]})
     kept = kept_in_module
@@ -180,6 +181,7 @@ def test_local_variables_of_other_threads() -> None:
     assert any(text.startswith("local variable mine of work() at") for text in words)
 
 
+@pytest.mark.slow
 def test_closures_and_generators() -> None:
     def closure() -> Any:
         inside = torch.ones(4)
@@ -195,6 +197,7 @@ def test_closures_and_generators() -> None:
         assert any("suspended" in text and "generator()" in text for text in holders_of(next(running)))
 
 
+@pytest.mark.slow
 def test_what_autograd_has_saved_is_found_and_no_hook_runs() -> None:
     ran: list[Any] = []
 
@@ -236,6 +239,7 @@ def test_nobody_holds_it_in_python() -> None:
     assert [text for text in words if "local variable storage" not in text] in ([], [UNKNOWN])
 
 
+@pytest.mark.slow
 def test_it_says_that_frozen_objects_are_hidden(module_global: Any) -> None:
     module_global([])
     gc.freeze()
@@ -267,6 +271,7 @@ def test_strange_tensors_and_objects_are_passed_over() -> None:
     assert any("list of 5 in local variable keep" in text for text in program())
 
 
+@pytest.mark.slow
 def test_it_is_bounded() -> None:
     many = [torch.ones(1) for _ in range(70)]
     found = find_holders([tensor.untyped_storage() for tensor in many], seconds=PATIENCE_S)
@@ -276,6 +281,7 @@ def test_it_is_bounded() -> None:
     assert find_holders([many[0].untyped_storage()], seconds=0) == [[]]
 
 
+@pytest.mark.slow
 def test_only_searches_of_other_threads_make_deaths_late() -> None:
     start = time.perf_counter_ns()
     find_holders([torch.ones(4).untyped_storage()])

@@ -43,6 +43,7 @@ def no_collections() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.slow
 def test_no_frame_is_kept_alive(no_collections: None) -> None:
     global kept
     kept = deque[Tensor]()
@@ -63,6 +64,7 @@ def test_no_frame_is_kept_alive(no_collections: None) -> None:
     assert container() is None
 
 
+@pytest.mark.slow
 def test_the_program_collects_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc, "collect", lambda *_: pytest.fail("a collection runs finalizers of the program"))
     losses: list[Tensor] = []
@@ -111,6 +113,7 @@ def test_nested_tensors_and_those_without_memory() -> None:
     assert [any(one is other for other in found) for one in mine] == [False, False, False, True]
 
 
+@pytest.mark.slow
 def test_modes_of_the_program_see_nothing() -> None:
     class Functions(TorchFunctionMode):
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -194,14 +197,17 @@ def looks_of(steps: int, monkeypatch: pytest.MonkeyPatch, grows_until: int = 1 <
     return [one.step for one in sink.written if tuple(one.sizes) == SIZE]
 
 
+@pytest.mark.slow
 def test_the_last_look_of_a_series_in_which_tensors_grew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert looks_of(STEPS, monkeypatch) == [[6, 12, 18]]
 
 
+@pytest.mark.slow
 def test_a_recording_that_ends_before_the_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
     assert looks_of(16, monkeypatch) == [[6, 12, 15]]
 
 
+@pytest.mark.slow
 def test_a_recording_that_ends_just_after_the_last_look_but_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert looks_of(14, monkeypatch) == []
 

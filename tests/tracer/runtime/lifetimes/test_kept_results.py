@@ -15,7 +15,7 @@ from stepscope.tracer.runtime.lifetimes import kept_results
 from stepscope.tracer.schema.memory import KeptResults
 from tests.tracer.logs import read
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 CALLS = 10
 ENOUGH = kept_results.LOOKS[0] + kept_results.LEAST_KEPT

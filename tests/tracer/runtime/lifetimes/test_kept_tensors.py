@@ -43,6 +43,7 @@ def line_of(text: str) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_a_list_of_a_module() -> None:
     global kept
     kept = []
@@ -64,6 +65,7 @@ class Probe:
         self.seen["net"].append(inputs[0])
 
 
+@pytest.mark.slow
 def test_a_hook_that_keeps_inputs() -> None:
     net, probe = nn.Linear(SIZE[1], 1), Probe()
     net.register_forward_pre_hook(probe)
@@ -82,6 +84,7 @@ class LateNorms:
         self.later.append((len(self.later), lambda: result.norm()))
 
 
+@pytest.mark.slow
 def test_functions_whose_closures_keep_results() -> None:
     net, late = nn.Linear(5, SIZE[1]), LateNorms()
     net.register_forward_hook(late)
@@ -92,6 +95,7 @@ def test_functions_whose_closures_keep_results() -> None:
     assert found.with_graph == [6, 12, 18]
 
 
+@pytest.mark.slow
 def test_tuples_in_a_local_list() -> None:
     replay: list[tuple[Tensor, int]] = []
 
@@ -114,6 +118,7 @@ def test_a_cache_whose_keys_are_lost() -> None:
     assert (found.file, found.line) == (__file__, line_of("def mask_of(lengths: Tensor) -> Tensor:") - 1)
 
 
+@pytest.mark.slow
 def test_a_cache_whose_keys_may_come_again() -> None:
     items = [torch.rand(SIZE[0]) for _ in range(STEPS)]
     load = functools.lru_cache(maxsize=64)(lambda one: one[:, None].expand(SIZE) * torch.ones(SIZE))
@@ -126,6 +131,7 @@ def test_a_cache_that_is_hit_fills_up() -> None:
     assert watched(lambda n: load(n % 7)) == []
 
 
+@pytest.mark.slow
 def test_results_of_autograd() -> None:
     weight, losses = torch.ones(SIZE, requires_grad=True), []
     (found,) = watched(lambda n: losses.append(weight * n))
@@ -133,6 +139,7 @@ def test_results_of_autograd() -> None:
     assert found.tensors == [7, 13, 19], "the weight has the same form"
 
 
+@pytest.mark.slow
 def test_a_sum_whose_graph_grows() -> None:
     global kept
     kept = torch.zeros((), requires_grad=True)
@@ -145,12 +152,14 @@ def test_a_sum_whose_graph_grows() -> None:
     assert found.holder == f"the autograd graph of a tensor in kept of {__name__}"
 
 
+@pytest.mark.slow
 def test_a_deque_tells_its_length() -> None:
     window = deque[Tensor](maxlen=100)
     (found,) = watched(lambda n: window.append(torch.rand(SIZE)))
     assert found.most_elements == 100
 
 
+@pytest.mark.slow
 def test_what_stops_or_is_small_is_healthy() -> None:
     last, first, small = deque[Tensor](maxlen=3), list[Tensor](), list[Tensor]()
 
@@ -170,6 +179,7 @@ def test_views_of_one_memory_count_once() -> None:
     assert watched(lambda n: views.append(whole[n])) == []
 
 
+@pytest.mark.slow
 def test_cycles_that_a_collection_frees_have_no_holder() -> None:
     def step(number: int) -> None:
         cycle: list[Any] = [torch.rand(SIZE)]
@@ -195,6 +205,7 @@ class Clamp(torch.autograd.Function):
         return grads[0] * (ctx.clamped.abs() < 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collects", [True, False])
 def test_results_in_a_cycle_with_their_functions(collects: bool) -> None:
     def step(number: int) -> None:
@@ -218,6 +229,7 @@ def test_results_in_a_cycle_with_their_functions(collects: bool) -> None:
     gc.collect()
 
 
+@pytest.mark.slow
 def test_a_list_of_results_whose_functions_save_them_has_no_cycle() -> None:
     class Saves(Clamp):
         @staticmethod
@@ -231,6 +243,7 @@ def test_a_list_of_results_whose_functions_save_them_has_no_cycle() -> None:
     assert (found.holder.split(" in ")[0], found.cycle_is_collected) == ("list of 18", None)
 
 
+@pytest.mark.slow
 def test_what_a_tracker_follows_is_left_out() -> None:
     results: list[Tensor] = []
 
@@ -243,6 +256,7 @@ def test_what_a_tracker_follows_is_left_out() -> None:
     assert watched(lambda n: results.append(torch.rand(SIZE)), sink=sink) == []
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_alive() -> None:
     results, alive = [torch.rand(SIZE)], weakref.WeakSet[Tensor]()
 
@@ -261,12 +275,14 @@ def test_nothing_is_kept_alive() -> None:
     assert len(alive) == 0
 
 
+@pytest.mark.slow
 def test_no_search_after_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_tensors, "SECONDS", -1.0)
     losses: list[Tensor] = []
     assert watched(lambda n: losses.append(torch.rand(SIZE))) == []
 
 
+@pytest.mark.slow
 def test_what_grew_early_is_looked_at_once_more() -> None:
     steps, results = LOOKS[1][-1] + 1, list[Tensor]()
     found = watched(lambda n: results.append(torch.rand(SIZE)), steps)
@@ -282,6 +298,7 @@ def test_what_grew_early_is_looked_at_once_more() -> None:
     assert [one.step for one in found] == [[*LOOKS[0]]]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_inputs_of_a_graph(tmp_path: Path) -> None:
     torch._dynamo.reset()
@@ -297,6 +314,7 @@ def test_inputs_of_a_graph(tmp_path: Path) -> None:
     assert [then - one for one, then in pairwise(found["tensors"])] == [6, 6]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_recording_that_ends_before_the_last_look(tmp_path: Path) -> None:
     torch._dynamo.reset()
@@ -312,6 +330,7 @@ def test_a_recording_that_ends_before_the_last_look(tmp_path: Path) -> None:
     assert found["step"] == [6, 12, 15]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_results_of_a_graph_belong_to_growth(tmp_path: Path) -> None:
     torch._dynamo.reset()
@@ -326,6 +345,7 @@ def test_results_of_a_graph_belong_to_growth(tmp_path: Path) -> None:
     assert len(written["growth"][-1]["call"]) >= STEPS - 1
 
 
+@pytest.mark.slow
 def test_many_other_tensors_of_the_same_form() -> None:
     """As the parameters of layers, which the list of an optimizer has as well."""
     global kept
@@ -336,6 +356,7 @@ def test_many_other_tensors_of_the_same_form() -> None:
     assert found.holder == f"list of 18 in kept of {__name__}"
 
 
+@pytest.mark.slow
 def test_a_form_of_the_last_look_alone() -> None:
     global kept
     kept = []

@@ -19,7 +19,7 @@ from stepscope.tracer.runtime.lifetimes import lifecycle_checks
 from stepscope.tracer.schema.memory import LifetimeMismatch, MemoryStepMismatch
 from tests.tracer.logs import read
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # torch warns of itself while it compiles
 
 
 @pytest.fixture(autouse=True)

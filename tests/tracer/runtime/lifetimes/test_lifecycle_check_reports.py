@@ -55,6 +55,7 @@ def test_the_recording_says_what_is_done_and_holds_it(tmp_path: Path) -> None:
     ] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["log", "assert"])
 def test_the_recording_counts_each_time_and_holds_what_the_program_caught(tmp_path: Path, mode: str) -> None:
     keep: list[Any] = []

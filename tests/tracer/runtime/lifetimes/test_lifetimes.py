@@ -186,6 +186,7 @@ def no_reuse() -> Any:
     return torch._inductor.config.patch(force_disable_caches=True, inplace_buffers=False, allow_buffer_reuse=False)
 
 
+@pytest.mark.slow
 def test_a_retained_reference_is_the_one_mismatch(tmp_path: Path) -> None:
     with no_reuse():
         records = record(tmp_path, lambda: torch.compile(stashing)(torch.ones(8, 8)))
@@ -279,6 +280,7 @@ def test_a_buffer_that_only_the_schedule_knows_and_one_that_it_does_not(
 # What must not be found.
 
 
+@pytest.mark.slow
 def test_an_exception_in_between(tmp_path: Path) -> None:
     @torch.library.custom_op("stepscope_tests::fails_once", mutates_args=())
     def fails_once(x: torch.Tensor) -> torch.Tensor:
@@ -337,6 +339,7 @@ def test_later_calls_are_followed_every_so_many_steps(tmp_path: Path) -> None:
     assert [call - first for call in followed] == [0, 1, 2, 3, 4, 5, 6, 7, 10, 20, 30]
 
 
+@pytest.mark.slow
 def test_switched_off_and_on_again(tmp_path: Path) -> None:
     compiled = torch.compile(lambda a: a.sin() @ a)
 

@@ -22,7 +22,7 @@ from tests.tracer.runtime.lifetimes.test_lifetimes import (  # noqa: F401 - afre
     stashing,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of itself while it compiles
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # torch warns of itself while it compiles
 
 kept: list[Any] = []
 
