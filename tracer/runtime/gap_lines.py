@@ -10,11 +10,13 @@ import linecache
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from itertools import islice
 from time import perf_counter_ns
 from typing import Any, Protocol
 
 from stepscope.tracer.runtime.calls import GraphCall
+from stepscope.tracer.runtime.core_waits import DelayedShare
 from stepscope.tracer.runtime.lock_holds import LockWait
 from stepscope.tracer.runtime.program_frames import Step, is_compiled, is_installed, is_ours, is_script, steps_of
 from stepscope.tracer.schema.steps import LineSamples, SampledLines
@@ -56,8 +58,8 @@ class GapLines:
         """Python's and the system's number of the thread that is sampled."""
         self._left_ns = self._since_ns = self._long_ns = self._long = 0
         self._places: dict[Place, int] = {}
-        self._pending: list[tuple[int, int, int, int]] = []
-        """Thread, time, number of the place, and time for which the lock was held, of samples."""
+        self._pending: list[tuple[int, int, int, int, int]] = []
+        """Thread, time, number of the place, time for which the lock was held, and percentage of delays, of samples."""
         self._clock: int | None = None
         """The clock of the time for which the sampled thread computes."""
         self._taken = 0
@@ -117,14 +119,15 @@ class GapLines:
 
     def _run(self, ended: threading.Event) -> None:
         try:
-            with LockWait() as lock:
+            with LockWait() as lock, closing(DelayedShare()) as delayed:
                 while self._taken < MOST_SAMPLES:
                     interval_s = self._interval_s
+                    delayed.begin(self._thread)
                     lock.begin(self._clock, interval_s)
                     if ended.wait(interval_s):
                         break
                     if self._left_ns and not self._sink.running:
-                        self._take(lock.end())
+                        self._take(lock.end(), delayed.percent())
         except Exception as error:
             self._sink.failed("sampled lines", error)
         self.write()
@@ -133,7 +136,7 @@ class GapLines:
     def _interval_s(self) -> float:
         return EVERY_S if self._taken < FIRST_SAMPLES else LATER_EVERY_S
 
-    def _take(self, held_ns: int) -> None:
+    def _take(self, held_ns: int, delayed: int) -> None:
         now = perf_counter_ns()
         place = place_of(steps_of(self._ident))
         if not place:
@@ -143,7 +146,7 @@ class GapLines:
         if number is None:
             number = self._places[place] = len(self._places)
             self._tell(number, place)
-        self._pending.append((self._thread, now, number, held_ns))
+        self._pending.append((self._thread, now, number, held_ns, delayed))
         if len(self._pending) >= BATCH:
             self.write()
 

@@ -7,18 +7,17 @@ it computed before.
 
 from __future__ import annotations
 
-import ctypes
-import os
 import sys
 import time
 from time import perf_counter_ns
 from typing import Self
 
+from stepscope.tracer.runtime.core_waits import CoreWaits
+
 LEAST_HELD_NS = 400_000
 """A thread needs up to this time to wake up and to get the lock, even if the other one gives it away all the time."""
 ASKED_NS = 1_000_000
 """If not more than this has passed since the end of the switch interval, the lock was given away on request."""
-_DELAYS = "/proc/thread-self/schedstat"
 
 
 class LockWait:
@@ -27,37 +26,24 @@ class LockWait:
     def __init__(self) -> None:
         self._clock: int | None = None
         self._wanted_ns = self._computed_ns = self._delayed_ns = 0
-        self._text = ctypes.create_string_buffer(96)
-        self._libc = ctypes.PyDLL(None)
-        self._file: int | None = None
+        self._delays = CoreWaits()
 
     def __enter__(self) -> Self:
-        try:
-            self._file = os.open(_DELAYS, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            self._file = None  # another system, or one that does not count this
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            os.close(self._file)
+        self._delays.close()
 
     def begin(self, clock: int | None, wait_s: float) -> None:
         """Remember that this thread wants to run after a time, and the clock of the computing of another thread."""
         self._clock = clock
-        self._computed_ns, self._delayed_ns = computed_ns(clock), self._delay_ns()
+        self._computed_ns, self._delayed_ns = computed_ns(clock), self._delays.ns()
         self._wanted_ns = perf_counter_ns() + round(wait_s * 1e9)
 
     def end(self) -> int:
         """Return for how long since then the other thread held the lock, as `held_ns` does."""
-        late_ns = perf_counter_ns() - self._wanted_ns - (self._delay_ns() - self._delayed_ns)
+        late_ns = perf_counter_ns() - self._wanted_ns - (self._delays.ns() - self._delayed_ns)
         return held_ns(late_ns, computed_ns(self._clock) - self._computed_ns)
-
-    def _delay_ns(self) -> int:
-        """Return for how long this thread has waited for a core of the machine; 0 if this is unknown."""
-        if self._file is None or self._libc.pread(self._file, self._text, len(self._text) - 1, ctypes.c_long(0)) <= 0:
-            return 0
-        return int(self._text.value.split()[1])
 
 
 def computed_ns(clock: int | None) -> int:

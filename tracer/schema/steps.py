@@ -394,3 +394,6 @@ class LineSamples(Record):
     """For how long (ns) the thread then had kept other threads from running, as Python code does until it calls
     something that lets them run; 0 if it let them run already. It had come to its line only at the end of this time.
     Older logs have an empty list."""
+    delayed: list[int] = field(default_factory=list)
+    """For how many percent of the time since the last look the thread waited for a core. Older logs have an empty
+    list."""

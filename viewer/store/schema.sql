@@ -297,7 +297,8 @@ CREATE TABLE sampled_lines (         -- stacks of the program's lines between ca
     log BIGINT, time_unix_ns BIGINT, place BIGINT, files VARCHAR, lines VARCHAR, functions VARCHAR, code VARCHAR
 );
 CREATE TABLE line_samples (
-    log BIGINT, time_unix_ns BIGINT, thread VARCHAR, ns VARCHAR, place VARCHAR, held_ns VARCHAR   -- JSON lists
+    log BIGINT, time_unix_ns BIGINT, thread VARCHAR, ns VARCHAR, place VARCHAR, held_ns VARCHAR,
+    delayed VARCHAR  -- JSON lists
 );
 CREATE TABLE profiled_operators (    -- what PyTorch's profiler saw in the steps of --profile
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,

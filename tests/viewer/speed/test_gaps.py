@@ -221,7 +221,7 @@ def test_a_frame_that_reached_the_limit_tells_what_it_takes_since(opened: Open) 
     assert limited(1) == []
 
 
-def sampled(log: LogBuilder, *places: tuple[int, int], held: Sequence[int] = ()) -> LogBuilder:
+def sampled(log: LogBuilder, *places: tuple[int, int], held: Sequence[int] = (), delayed: int = 0) -> LogBuilder:
     """Add samples of stacks of two lines, from a place (ms) of each step of 20 ms on: its line, and how many."""
     log.record(SampledLines(0, ["/src/train.py"], [4], ["<module>"], ["zero()"]))
     for number, (line, _) in enumerate(places, 1):
@@ -232,7 +232,7 @@ def sampled(log: LogBuilder, *places: tuple[int, int], held: Sequence[int] = ())
     for step in range(10):
         numbers = [number for number, (_, count) in enumerate(places, 1) for _ in range(count)]
         ns = [MONOTONIC_NS + 20 * step * MS + at * MS for at in range(len(numbers))]
-        log.record(LineSamples([1] * len(numbers), ns, numbers, [*held]))
+        log.record(LineSamples([1] * len(numbers), ns, numbers, [*held], [delayed] * len(numbers)))
     return log
 
 
@@ -279,6 +279,12 @@ def test_waiting_counts_where_samples_show_its_line(opened: Open) -> None:
     (finding,) = found(opened(sampled(computing(training(before=12), 0, 1), (30, 11))))
     assert finding.title.startswith("Work outside of compiled code takes 60 % of a step (12.0 ms of 20.0 ms)")
     assert any("of it; otherwise it waits" in said for said in finding.proof), finding.proof
+
+
+def test_waiting_for_a_core_of_the_machine_does_not_count(opened: Open) -> None:
+    assert found(opened(sampled(computing(training(before=12), 0, 1), (30, 11), delayed=70))) == []
+    (finding,) = found(opened(sampled(computing(training(before=12), 0, 1), (30, 11), delayed=25)))
+    assert finding.title.startswith("Work outside of compiled code takes 45 % of a step (9.00 ms of 20.0 ms)")
 
 
 def test_waiting_does_not_count_where_samples_are_spread_over_the_loop(opened: Open) -> None:

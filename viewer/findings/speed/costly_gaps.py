@@ -66,9 +66,10 @@ def _adjusted(evidence: Evidence, costs: Mapping[int, Sequence[GapCost]]) -> Ite
 
 
 def _at_one_line(trace: Trace, run: RunSplit, cost: GapCost) -> int:
-    """Return how much of a gap passes at one line of the program, whether the thread computes or waits there (ns)."""
+    """Return how much of a gap passes at one line of the program (ns), whether the thread computes there or waits for
+    something else than a core of the machine."""
     hot = hot_line(trace, run.log, cost.spans)
     around = [place.source for place in (cost.before, cost.after) if place is not None]
     if hot is None or any(map(hot.encloses, around)):
         return 0
-    return round(hot.share * cost.part_ns)
+    return round(hot.share * (1 - hot.delayed) * cost.part_ns)

@@ -1,7 +1,8 @@
 """Code that is not compiled takes at least 25 % and 2 ms of each typical step between two calls of compiled graphs,
 before the first of them or after the last. Only the time counts for which the thread computes, as far as the log shows
 it: for the rest it waits, or the machine runs other programs. If samples show that more of it passes at one line of the
-program, as where a file is written, that counts, unless this line calls the function that contains the loop. The code
+program, as where a file is written, that counts, without the part in which the thread waits for a core of the machine,
+unless this line calls the function that contains the loop. The code
 at graph breaks, waiting for a DataLoader and the steps of optimizers of torch.optim do not count, nor does compiling,
 nor the recorder's own time. On a GPU the time counts as far as the device is idle, by the launches that were measured
 or profiled. Where several ranks run, the time after a backward pass or after the last call of a step does not count,

@@ -20,13 +20,14 @@ _SAMPLES = """
     WITH spans AS (SELECT unnest($2) AS start_ns, unnest($3) AS end_ns), samples AS (
         SELECT unnest(from_json(ns, '["BIGINT"]')) AS ns, unnest(from_json(place, '["BIGINT"]')) AS place,
                unnest(from_json(thread, '["BIGINT"]')) AS thread,
-               unnest(from_json(held_ns, '["BIGINT"]')) AS held_ns
+               unnest(from_json(held_ns, '["BIGINT"]')) AS held_ns,
+               unnest(from_json(delayed, '["BIGINT"]')) AS delayed
         FROM line_samples WHERE log = $1
     ), apart AS (
         SELECT thread, start_ns, duration_ns FROM optimizer_steps WHERE log = $1
         UNION ALL SELECT thread, start_ns, duration_ns FROM data_waits WHERE log = $1 AND NOT $4
     )
-    SELECT place, count(*), count(*) FILTER (held_ns > 0) FROM samples m
+    SELECT place, count(*), count(*) FILTER (held_ns > 0), sum(coalesce(delayed, 0))::BIGINT FROM samples m
     WHERE EXISTS (FROM spans s WHERE m.ns >= s.start_ns AND m.ns < s.end_ns)
       AND NOT EXISTS (
           FROM apart a WHERE a.thread = m.thread AND m.ns >= a.start_ns AND m.ns < a.start_ns + a.duration_ns
@@ -57,6 +58,8 @@ class HotLine(NamedTuple):
     """The line of this function with most samples."""
     is_after: bool = False
     """Whether the thread mostly computed in Python until it came to this line, and only then could be seen."""
+    delayed: float = 0.0
+    """The part of the time in which the thread waited for a core of the machine; 0 if this is unknown."""
 
     @property
     def innermost(self) -> SourceLine:
@@ -73,16 +76,17 @@ def hot_line(trace: Trace, log: int, spans: Sequence[tuple[int, int]], *, waitin
     """Return the line that takes most of the time within spans, without steps of optimizers and, unless `waiting` is
     set, waits for data. None if there is no such line, or if there are few samples."""
     asked = [log, [start for start, _ in spans], [end for _, end in spans], waiting]
-    counts: list[tuple[int, int, int]] = sql.rows(trace, _SAMPLES, asked) if spans else []
-    if sum(count for _, count, _ in counts) < LEAST_SAMPLES:
+    counts: list[tuple[int, int, int, int]] = sql.rows(trace, _SAMPLES, asked) if spans else []
+    if sum(count for _, count, *_ in counts) < LEAST_SAMPLES:
         return None
     stacks = {place: _stack(*columns) for place, *columns in sql.rows(trace, _PLACES, [log])}
-    known = [(stacks[place], count, held) for place, count, held in counts if place in stacks]
+    known = [(stacks[place], count, held) for place, count, held, _ in counts if place in stacks]
     hot = hottest([(stack, count) for stack, count, _ in known])
     if hot is None:
         return None
     after = sum(held for stack, _, held in known if stack == (*hot.callers, hot.source))
-    return hot._replace(is_after=after > MOST * hot.share * hot.samples)
+    delayed = sum(percent for *_, percent in counts) / sum(count for _, count, *_ in counts) / 100
+    return hot._replace(is_after=after > MOST * hot.share * hot.samples, delayed=delayed)
 
 
 def _stack(*columns: str) -> Stack:
