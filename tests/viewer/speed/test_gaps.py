@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from stepscope.tracer.schema.launches import CallGaps, Calls, Launches
 from stepscope.tracer.schema.process_ends import End
 from stepscope.tracer.schema.steps import CallSite, DataWait, LineSamples, OptimizerStep, SampledLines, StepMarks, Steps
@@ -15,6 +17,9 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, UNIX_NS, LogBuilder, compile_records, graph, run
+
+pytestmark = pytest.mark.slow
+
 
 Open = Callable[[LogBuilder | bytes], Trace]
 MS = 1_000_000
