@@ -49,6 +49,10 @@ class DynamoGraph(NamedTuple):
 
 def dynamo_graphs(trace: Trace, calls: int = 1) -> list[DynamoGraph]:
     """Return the graphs of Dynamo of which a part was called at least so many times."""
+    return trace.once(_dynamo_graphs, calls)
+
+
+def _dynamo_graphs(trace: Trace, calls: int) -> list[DynamoGraph]:
     return sql.records(DynamoGraph, trace, _GRAPHS, [calls])
 
 

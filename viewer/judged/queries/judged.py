@@ -39,6 +39,8 @@ _CALLS = "SELECT step, launches, judged, not_judged, duration_ns FROM judged_cal
 
 
 def judged_buffers(trace: Trace) -> list[JudgedBufferRow]:
+    if not sql.has_rows(trace, "judged_buffers"):
+        return []
     found = sql.named(
         trace, _BUFFERS, json=("rules", "size", "index", "fragment", "inputs", "source", "files", "suspects")
     )
@@ -46,6 +48,8 @@ def judged_buffers(trace: Trace) -> list[JudgedBufferRow]:
 
 
 def clobbered_inputs(trace: Trace) -> list[ClobberedInputRow]:
+    if not sql.has_rows(trace, "clobbered_inputs"):
+        return []
     return [ClobberedInputRow(**row) for row in sql.named(trace, _INPUTS)]
 
 

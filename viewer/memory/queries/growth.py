@@ -101,6 +101,8 @@ def left_behind(trace: Trace) -> list[LeftBehindRow] | None:
 def freed_late(trace: Trace) -> list[GrowthRow]:
     """Return the buffers of forward graphs in training of which each step left one behind, none of which was freed
     before the last call ended, and all of which were freed before the recording ended."""
+    if not sql.has_rows(trace, "survivors"):
+        return []
     found = sql.named(trace, _FREED_LATE, [LEAST_FREED_LATE], json=("holders",))
     rows = [row for row, _ in _growing(trace, _placed(trace, found), 1)]  # the last step may free after its calls
     return [row for row in rows if len(row.steps) >= LEAST_FREED_LATE]

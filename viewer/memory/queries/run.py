@@ -134,4 +134,8 @@ def finest_level(trace: Trace, window: Mapping[str, Any], most: int) -> int:
 
 def run_peaks(trace: Trace) -> list[RunPeak]:
     """Return the peak of each log and device, highest first."""
+    return trace.once(_run_peaks)
+
+
+def _run_peaks(trace: Trace) -> list[RunPeak]:
     return sql.records(RunPeak, trace, _PEAKS)

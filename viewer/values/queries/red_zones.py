@@ -43,4 +43,4 @@ class ZoneWrite(NamedTuple):
 
 def zone_writes(trace: Trace) -> list[ZoneWrite]:
     """Return the writes in order of time."""
-    return sql.records(ZoneWrite, trace, _WRITES, [])
+    return sql.records(ZoneWrite, trace, _WRITES) if sql.has_rows(trace, "red_zone_writes") else []

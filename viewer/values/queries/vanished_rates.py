@@ -74,9 +74,15 @@ class VanishedRate(NamedTuple):
 def vanished_rates(trace: Trace, share: float, least: int) -> list[VanishedRate]:
     """Return the rates that fell to at most a share of the largest and stayed there for the last `least` or more
     training steps."""
-    return sql.records(VanishedRate, trace, _VANISHED, {"share": share, "least": least})
+    return _found(trace, _VANISHED, share, least)
 
 
 def rates_before_a_rise(trace: Trace, share: float, least: int) -> list[VanishedRate]:
     """Return the rates that were at most a share of the largest in the first `least` or more training steps."""
-    return sql.records(VanishedRate, trace, _NOT_RISEN, {"share": share, "least": least})
+    return _found(trace, _NOT_RISEN, share, least)
+
+
+def _found(trace: Trace, statement: str, share: float, least: int) -> list[VanishedRate]:
+    if not sql.has_rows(trace, "learning_rates"):
+        return []
+    return sql.records(VanishedRate, trace, statement, {"share": share, "least": least})
