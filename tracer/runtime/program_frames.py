@@ -46,12 +46,16 @@ def steps_of(thread: int) -> list[Step]:
 
 
 def frames_of_threads() -> list[FrameType]:
-    """Return the frames of all threads. The caller must not read their `f_back`."""
+    """Return the frames of all threads, without that of this function, which would keep itself alive. The caller must
+    not read their `f_back`."""
     found: list[FrameType | None] = []
     for thread in sys._current_frames():
         with suppress(AttributeError, KeyError):
             found.extend(_frames(thread))
-    return [frame for frame in found if frame is not None]
+    try:
+        return [frame for frame in found if frame is not None and frame.f_code is not frames_of_threads.__code__]
+    finally:
+        found.clear()
 
 
 def _frames(thread: int) -> Iterator[FrameType]:

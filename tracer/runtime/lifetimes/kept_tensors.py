@@ -19,8 +19,9 @@ from stepscope.tracer.runtime.lifetimes.tracker import Tracker
 from stepscope.tracer.schema.memory import Growth, KeptTensors
 
 LOOKS = (6, 12, 18), (100, 200, 300), (1000, 2000, 3000)
-"""The steps in which tensors are counted. A later series follows if none grew in one, if it would have cost too much,
-and after the first one in any case: what grew there may have been freed since, as at the end of an episode."""
+"""The steps in which tensors are counted, or later if it would have cost too much. A later series follows if none grew
+in one, if it was not complete by then, and after the first one in any case: what grew there may have been freed since,
+as at the end of an episode."""
 LEAST_STEPS = 3
 """Least number of steps from the last look but one to the last step of a recording."""
 LEAST_BYTES = 64 << 10
@@ -106,6 +107,16 @@ class KeptTensorsWatch:
         self._steps = next((steps for steps in self._series if steps[0] > after), ())
         self._due = self._steps[0] if self._steps else NEVER
 
+    @property
+    def _spacing(self) -> int:
+        return self._steps[1] - self._steps[0]
+
+    def _delay(self, step: int) -> None:
+        """Look again in a later step of the series, unless the next one begins by then."""
+        self._due = step + self._spacing
+        if any(self._steps[-1] < first <= self._due for first, *_ in LOOKS):
+            self._begin(step)
+
     def _may_look(self) -> bool:
         return self._sink.is_on and not self._sink.cuda_graphs.is_capturing() and self._follows_all()
 
@@ -117,11 +128,11 @@ class KeptTensorsWatch:
     def _look(self, step: int) -> None:
         began = perf_counter_ns()
         if self._spent_ns + self._longest_ns > MOST_SHARE * (began - self._began_ns) and not self._lacks_one():
-            self._begin(step)
+            self._delay(step)
             return
         holders = self._count(step, began)
         if len(self._looks) < len(self._steps):
-            self._due = max(self._steps[len(self._looks)], step + 1)
+            self._due = max(self._steps[len(self._looks)], step + self._spacing)
             return
         self._write(holders)
         self._look_at_growth(step)

@@ -3,7 +3,7 @@ cache, a list, a hook or the like keeps. The recorder counts the tensors in Pyth
 18; at 100, 200 and 300; and, if none grew there, at 1,000, 2,000 and 3,000. If only the third count of a series is
 missing when the recording ends, that is when it counts. If from one to the next each step added at least one tensor and
 64 KiB of the same dtype, sizes and device, and their holder has a name, they are reported. The recorder counts only if
-it follows the storages of every call, as it does by default if there is a C++ compiler. It leaves out a look after
+it follows the storages of every call, as it does by default if there is a C++ compiler. It delays a look after
 which all of this would have taken more than 2 % of the time; only the last look of a series in which tensors grew, and
 then the search for holders, may go beyond that by about a second, and delay later looks. Tensors in reference cycles
 that wait for a garbage collection count as well; containers with a largest length and caches with a limit that have

@@ -105,6 +105,25 @@ def test_a_search_that_took_long_delays_the_next_look(monkeypatch: pytest.Monkey
     assert not sink.failures
 
 
+def test_looks_that_would_cost_too_much_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    global kept
+    kept, looks = list[Tensor](), []
+    look = live_tensors.live_tensors
+
+    def noted(*arguments: Any) -> Any:
+        looks.append(number)
+        return look(*arguments)
+
+    monkeypatch.setattr(kept_tensors, "live_tensors", noted)
+    watch = KeptTensorsWatch(sink := Sink())
+    for number in range(60):
+        monkeypatch.setattr(kept_tensors, "MOST_SHARE", 1e9 if number >= 20 and not 25 < number < 35 else 0)
+        watch.at_step(number)
+        kept += [torch.rand(SIZE)]
+    assert looks == [24, 36, 42]
+    assert [record.step for record in sink.written] == [[24, 36, 42]]
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_nested_tensors_and_those_without_memory() -> None:
     mine = [torch.nested.nested_tensor([torch.rand(3), torch.rand(5)]), torch.rand(SIZE, device="meta")]
