@@ -12,8 +12,11 @@ from stepscope.tracer.schema.launches import CallGaps, Calls, Launches
 from stepscope.tracer.schema.process_ends import End
 from stepscope.tracer.schema.steps import CallSite, DataWait, LineSamples, OptimizerStep, SampledLines, StepMarks, Steps
 from stepscope.viewer.findings import all_findings
+from stepscope.viewer.findings.speed.hot_lines import mostly
+from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.overview.queries.runs import list_steps
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.speed.queries.gap_lines import HotLine
 from stepscope.viewer.store.open import open_trace
 from stepscope.viewer.store.trace import Trace
 from tests.logs.synthetic import MONOTONIC_NS, UNIX_NS, LogBuilder, compile_records, graph, run
@@ -267,6 +270,13 @@ def test_several_lines_of_a_function_are_named_with_the_line_that_calls_it(opene
     assert (finding.source.file, finding.source.line) == ("/src/text.py", 30)
     assert finding.proof[0].endswith("the program is at train.py:5: batch = tokenize(x)")
     assert finding.proof[1] == "Most of these samples are in lines 30 to 33 of tokenize."
+
+
+def test_a_line_that_is_told_already_is_not_told_again() -> None:
+    source = SourceLine("/src/train.py", 7, "<module>", "loss.backward()")
+    hot = HotLine(source, 1.0, 9, (), None, None, None)
+    assert mostly(hot, "between two graphs of the backward pass at train.py:7") == ""
+    assert mostly(hot, "before the compiled call at train.py:17") == ", mostly at train.py:7"
 
 
 def test_few_samples_name_no_line(opened: Open) -> None:

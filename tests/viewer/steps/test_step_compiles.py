@@ -154,6 +154,8 @@ def test_a_trace_says_by_what_its_steps_were_found() -> None:
         "Steps were found by the optimizers D and G (3) and by calls of the same function (1)."
     )
     assert step_sources([]).found_by is None
+    ranks = [row(n, log=log) for log, steps in ((0, 9), (1, 7)) for n in range(steps)]
+    assert step_sources(ranks).found_by == "Steps were found by the optimizer AdamW, 7 to 9 in each of 2 logs."
 
 
 def test_steps_that_look_like_no_iterations_are_doubted() -> None:

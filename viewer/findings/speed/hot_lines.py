@@ -7,13 +7,15 @@ from stepscope.viewer.speed.queries.gap_lines import HotLine
 from stepscope.viewer.text.formats import basename, plural
 
 
-def mostly(hot: HotLine | None) -> str:
+def mostly(hot: HotLine | None, told: str = "") -> str:
     """Return text like ``, mostly at train.py:30`` or ``, mostly in lines 30 to 33 of train (train.py)``, or "" if no
-    line is known."""
+    line is known, or if it is the one at the end of what is `told` before."""
     if hot is None:
         return ""
     if hot.function is not None and hot.inside is not None:
         return f", mostly in {_lines(hot.inside)} of {hot.function} ({basename(hot.innermost.file)})"
+    if told.endswith(f" {_place(hot.source)}") and not hot.is_after:
+        return ""
     return f", mostly {'in Python code up to' if hot.is_after else 'at'} {_place(hot.source)}"
 
 

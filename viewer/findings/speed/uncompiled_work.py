@@ -86,7 +86,7 @@ def _finding(evidence: Evidence, run: RunSplit, costs: Sequence[GapCost], part_n
         kind="uncompiled_work",
         severity="warning" if part_ns >= WARNING_SHARE * run.typical_ns else "info",
         title=f"Work outside of compiled code takes {amount(part_ns, run.typical_ns)}, {cost.where}{also}"
-        f"{_cause(in_python) or (mostly(hot) if is_most else '')}",
+        f"{_cause(in_python) or (mostly(hot, cost.where + also) if is_most else '')}",
         rule=rule_of(__doc__),
         evidence={**facts_of(run, part_ns), "times": cost.times},
         proof=[*map(_because, in_python), *_proof(cost, hot, "other threads" if in_python else "a disk")],

@@ -49,7 +49,16 @@ def _found_by(steps: Sequence[StepRow]) -> str | None:
     if not counts:
         return None
     parts = [source if len(counts) == 1 else f"{source} ({count:,})" for source, count in counts.most_common()]
-    return f"Steps were found {_listed(parts)}."
+    return f"Steps were found {_listed(parts)}{_in_logs(steps)}."
+
+
+def _in_logs(steps: Sequence[StepRow]) -> str:
+    """Return text like ``, 20 in each of 2 logs``, or "" if all steps are of one log."""
+    counts = Counter(step.log for step in steps).values()
+    if len(counts) < 2:
+        return ""
+    least, most = min(counts), max(counts)
+    return f", {least:,}{f' to {most:,}' if most > least else ''} in each of {len(counts):,} logs"
 
 
 def _source(step: StepRow) -> str:
