@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import optim
 
+from stepscope.tracer.inductor.scheduler_calls import SchedulerCall
 from stepscope.tracer.runtime.program_frames import calling_place
-from stepscope.tracer.schema.steps import LearningRate
+from stepscope.tracer.schema.parameters import LearningRate
 
 LEAST_FACTOR = 2.0
 """Smallest factor between two rates that are recorded."""
@@ -25,8 +26,13 @@ _WITH_MEAN_SQUARES = (optim.Adam, optim.AdamW, optim.NAdam, optim.RAdam, optim.R
 class RateWatch:
     """Writes a record of the learning rate in the first step of each optimizer and in steps in which it has changed."""
 
-    def __init__(self, write: Callable[[LearningRate], None], failed: Callable[[str, BaseException], None]) -> None:
-        self._write, self._failed = write, failed
+    def __init__(
+        self,
+        write: Callable[[LearningRate], None],
+        failed: Callable[[str, BaseException], None],
+        scheduler_of: Callable[[Any], SchedulerCall | None],
+    ) -> None:
+        self._write, self._failed, self._scheduler_of = write, failed, scheduler_of
         self._rates: WeakKeyDictionary[Any, tuple[float, float]] = WeakKeyDictionary()
         """The rate in the last step of an optimizer, and the rate that was last recorded."""
         self._left = _MOST_RECORDS
@@ -51,7 +57,8 @@ class RateWatch:
             self._left -= 1
             eps = _rounded_eps(optimizer) if recorded is None else None
             file, line = calling_place()
-            self._write(LearningRate(type(optimizer).__name__, rate, before, file, line, eps))
+            scheduler = self._scheduler_of(optimizer) or (None, None, None)
+            self._write(LearningRate(type(optimizer).__name__, rate, before, file, line, eps, *scheduler))
             recorded = rate
         self._rates[optimizer] = rate, recorded
 

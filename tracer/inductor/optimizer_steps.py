@@ -22,6 +22,7 @@ from stepscope.tracer.inductor.misplaced_clipping import ClippingWatch
 from stepscope.tracer.inductor.missing_gradients import GradientWatch
 from stepscope.tracer.inductor.nonfinite_parameters import NonfiniteWatch
 from stepscope.tracer.inductor.piled_hooks import PilesWatch
+from stepscope.tracer.inductor.scheduler_calls import SchedulerCalls
 from stepscope.tracer.inductor.shared_parameters import SharedWatch
 from stepscope.tracer.inductor.state_calls import StateCalls, waiting_calls
 from stepscope.tracer.inductor.unaveraged_gradients import AveragingWatch
@@ -29,13 +30,12 @@ from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.graphs import UnaveragedGradients
 from stepscope.tracer.schema.losses import LossPath, SummedLosses
-from stepscope.tracer.schema.parameters import NonfiniteParameters
+from stepscope.tracer.schema.parameters import LearningRate, NonfiniteParameters
 from stepscope.tracer.schema.states import EvalCall, UncopiedState, UnmatchedKeys
 from stepscope.tracer.schema.steps import (
     ChangedHooks,
     ClearedGradients,
     KeptGradients,
-    LearningRate,
     LostUpdates,
     MisplacedClipping,
     MissingGradients,
@@ -89,7 +89,8 @@ class OptimizerSteps:
         """Begin (ns) of the step that runs, by thread."""
         self._handles: list[Any] = []
         self._gradients, self._cleared = GradientResets(write, failed), ClearedWatch(write, failed)
-        self._rates = RateWatch(write, failed)
+        self._schedulers = SchedulerCalls(failed)
+        self._rates = RateWatch(write, failed, self._schedulers.last)
         self._updates, self._missing = UpdateWatch(write, failed), GradientWatch(write, failed)
         self._untrained, self._shared = UntrainedWatch(write, failed), SharedWatch(write, failed)
         self._hooks, self._averaging = HooksWatch(write, failed), AveragingWatch(write, failed)
@@ -109,8 +110,12 @@ class OptimizerSteps:
         ]
         self._state_calls = waiting_calls() or self._state_calls
         self._state_calls.watch.begin(self._write, self._failed)
-        for calls in (self._clearing, self._clips, self._evals, self._losses, self._state_calls):
+        for calls in self._calls:
             calls.attach()
+
+    @property
+    def _calls(self) -> tuple[Any, ...]:
+        return self._clearing, self._clips, self._evals, self._losses, self._schedulers, self._state_calls
 
     @property
     def _states(self) -> StatesWatch:
@@ -141,7 +146,7 @@ class OptimizerSteps:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        for calls in (self._clearing, self._clips, self._evals, self._losses, self._state_calls):
+        for calls in self._calls:
             calls.detach()
         for watch in (self._gradients, self._cleared, self._missing, self._nonfinite):
             watch.tell()

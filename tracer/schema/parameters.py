@@ -45,3 +45,29 @@ class NonfiniteParameters(Record):
     """The number of those that became NaN or infinite and are in float16; None in older logs."""
     infinite_before: int | None = None
     """The number of parameters that held infinities, but no NaN, when they were first looked at; None in older logs."""
+
+
+@dataclass(frozen=True)
+class LearningRate(Record):
+    """The largest learning rate of an optimizer of `torch.optim` in its first step, or in a step in which it is at
+    least twice or at most half the last one that was recorded. Rates that are tensors are left out."""
+
+    KIND: ClassVar[str] = "learning_rate"
+    TABLE: ClassVar[str | None] = "learning_rates"
+
+    name: str
+    """The class of the optimizer."""
+    rate: float
+    before: float | None
+    """The rate in the step before; None in the first step."""
+    file: str | None
+    """The place in the program that calls `step`."""
+    line: int | None
+    rounded_eps: float | None = None
+    """The `eps` in the first step of an optimizer that divides by a mean of squared gradients, if it rounds to zero in
+    float16 and a parameter with a gradient has this dtype; otherwise None. Fused optimizers compute in float32."""
+    scheduler: str | None = None
+    """The class of the scheduler of `torch.optim.lr_scheduler` that has stepped last; None if none has."""
+    scheduler_file: str | None = None
+    """The place in the program that calls the scheduler's `step`."""
+    scheduler_line: int | None = None

@@ -89,27 +89,6 @@ class OptimizerStep(Record):
 
 
 @dataclass(frozen=True)
-class LearningRate(Record):
-    """The largest learning rate of an optimizer of `torch.optim` in its first step, or in a step in which it is at
-    least twice or at most half the last one that was recorded. Rates that are tensors are left out."""
-
-    KIND: ClassVar[str] = "learning_rate"
-    TABLE: ClassVar[str | None] = "learning_rates"
-
-    name: str
-    """The class of the optimizer."""
-    rate: float
-    before: float | None
-    """The rate in the step before; None in the first step."""
-    file: str | None
-    """The place in the program that calls `step`."""
-    line: int | None
-    rounded_eps: float | None = None
-    """The `eps` in the first step of an optimizer that divides by a mean of squared gradients, if it rounds to zero in
-    float16 and a parameter with a gradient has this dtype; otherwise None. Fused optimizers compute in float32."""
-
-
-@dataclass(frozen=True)
 class KeptGradients(Record):
     """An optimizer of `torch.optim` after whose steps gradients were still there when the next backward pass of a
     compiled graph began, which adds to them. Written when the recording ends."""

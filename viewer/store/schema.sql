@@ -219,7 +219,8 @@ CREATE TABLE learning_rates (        -- of optimizers in their first steps, and 
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, rate DOUBLE,
     before DOUBLE,                   -- the rate in the step before, NULL in the first step
     file VARCHAR, line BIGINT,       -- the place that calls step
-    rounded_eps DOUBLE               -- an eps that rounds to zero in float16, else NULL
+    rounded_eps DOUBLE,              -- an eps that rounds to zero in float16, else NULL
+    scheduler VARCHAR, scheduler_file VARCHAR, scheduler_line BIGINT  -- that has stepped last
 );
 CREATE TABLE nonfinite_parameters (  -- optimizers whose parameters became NaN or infinite
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, finite_steps BIGINT, is_last BOOLEAN,

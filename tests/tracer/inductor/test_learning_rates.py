@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
+from torch.optim import lr_scheduler
 
 from stepscope.tracer.inductor.learning_rates import RateWatch
-from stepscope.tracer.schema.steps import LearningRate
+from stepscope.tracer.inductor.scheduler_calls import SchedulerCalls
+from stepscope.tracer.schema.parameters import LearningRate
 
 
 def failed(where: str, error: BaseException) -> None:
@@ -19,7 +23,10 @@ def failed(where: str, error: BaseException) -> None:
 def recorded(rates: Sequence[Any]) -> list[tuple[float | None, float]]:
     """Return the rates before and after each change of which a record is written."""
     found: list[LearningRate] = []
-    watch, optimizer = RateWatch(found.append, failed), torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
+    watch, optimizer = (
+        RateWatch(found.append, failed, SchedulerCalls(failed).last),
+        torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0),
+    )
     for rate in rates:
         optimizer.param_groups[0]["lr"] = rate
         watch.begins(optimizer)
@@ -43,7 +50,7 @@ def test_a_rate_that_is_a_tensor_is_not_read() -> None:
 def test_of_several_groups_the_largest_rate_counts_and_of_many_changes_the_first() -> None:
     found: list[LearningRate] = []
     groups: list[dict[str, Any]] = [{"params": [torch.nn.Parameter(torch.ones(1))], "lr": rate} for rate in (0.1, 0.3)]
-    watch, optimizer = RateWatch(found.append, failed), torch.optim.SGD(groups)
+    watch, optimizer = RateWatch(found.append, failed, SchedulerCalls(failed).last), torch.optim.SGD(groups)
     for step in range(3_000):
         optimizer.param_groups[0]["lr"] = 10.0 if step % 2 else 0.2
         watch.begins(optimizer)
@@ -66,7 +73,7 @@ def test_an_eps_that_is_zero_in_float16_is_recorded_once(
     dtype: torch.dtype, options: dict[str, Any], expected: float | None
 ) -> None:
     found: list[LearningRate] = []
-    watch = RateWatch(found.append, failed)
+    watch = RateWatch(found.append, failed, SchedulerCalls(failed).last)
     parameter = torch.nn.Parameter(torch.ones(1, dtype=dtype))
     parameter.grad = torch.ones_like(parameter)
     optimizer = torch.optim.Adam([parameter], lr=1.0, **options)
@@ -97,5 +104,66 @@ def test_an_eps_counts_where_a_mean_of_squares_may_be_zero(
     parameter = torch.nn.Parameter(torch.ones(1, dtype=torch.float16))
     if has_gradient:
         parameter.grad = torch.ones_like(parameter)
-    RateWatch(found.append, failed).begins(kind([parameter], lr=1.0))
+    RateWatch(found.append, failed, SchedulerCalls(failed).last).begins(kind([parameter], lr=1.0))
     assert [one.rounded_eps for one in found] == [expected]
+
+
+def test_the_scheduler_that_has_changed_a_rate_is_recorded_with_its_line() -> None:
+    found: list[LearningRate] = []
+    calls = SchedulerCalls(failed)
+    watch, optimizer = RateWatch(found.append, failed, calls.last), torch.optim.SGD([torch.ones(1)], lr=1.0)
+    calls.attach()
+    warm_up = lr_scheduler.ConstantLR(optimizer, factor=1.0, total_iters=2)
+    decay = lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.1)
+    scheduler = lr_scheduler.SequentialLR(optimizer, [warm_up, decay], milestones=[2])
+    for _ in range(4):
+        watch.begins(optimizer)
+        optimizer.step()
+        scheduler.step()
+    calls.detach()
+    first, second = found
+    assert (first.scheduler, first.scheduler_file, first.scheduler_line) == (None, None, None)
+    line = scheduled_at(test_the_scheduler_that_has_changed_a_rate_is_recorded_with_its_line)
+    assert (second.scheduler, second.scheduler_file, second.scheduler_line) == ("SequentialLR", __file__, line)
+
+
+def scheduled_at(test: Callable[[], None]) -> int:
+    lines, first = inspect.getsourcelines(test)
+    return first + next(at for at, line in enumerate(lines) if "scheduler.step()" in line)
+
+
+def test_schedulers_of_the_program_are_as_before_once_the_recorder_is_detached() -> None:
+    kinds: tuple[Any, ...] = (lr_scheduler.LRScheduler, lr_scheduler.SequentialLR, lr_scheduler.ReduceLROnPlateau)
+    before = [kind.step for kind in kinds]
+    calls = SchedulerCalls(failed)
+    calls.attach()
+    assert [kind.step for kind in kinds] != before
+    assert all(inspect.signature(kind.step) == inspect.signature(one) for kind, one in zip(kinds, before, strict=True))
+    calls.detach()
+    assert [kind.step for kind in kinds] == before
+
+
+def test_a_compiled_step_of_a_scheduler_runs_as_without_the_recorder() -> None:
+    def rates() -> tuple[list[float], int]:
+        torch._dynamo.reset()
+        counters.clear()
+        optimizer = torch.optim.SGD([torch.ones(1)], lr=1.0)
+        scheduler = lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+
+        @torch.compile(backend="eager")
+        def update() -> None:
+            optimizer.step()
+            scheduler.step()
+
+        found = []
+        for _ in range(3):
+            update()
+            found.append(optimizer.param_groups[0]["lr"])
+        return found, sum(counters["graph_break"].values())
+
+    plain = rates()
+    calls = SchedulerCalls(failed)
+    calls.attach()
+    assert rates() == plain
+    calls.detach()
+    assert plain[0] == [0.5, 0.25, 0.125]

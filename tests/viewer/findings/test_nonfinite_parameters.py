@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from stepscope.tracer.schema.parameters import NonfiniteParameters
+from stepscope.tracer.schema.parameters import LearningRate, NonfiniteParameters
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import LearningRate
 from stepscope.viewer.findings import all_findings, kinds_of
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.trace import Trace

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from stepscope.tracer.schema.launches import Calls, Launches
+from stepscope.tracer.schema.parameters import LearningRate
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import LearningRate, StepMarks
+from stepscope.tracer.schema.steps import StepMarks
 from stepscope.viewer.findings import all_findings
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.store.open import open_trace

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from stepscope.tracer.schema.parameters import LearningRate
 from stepscope.tracer.schema.process_ends import End
-from stepscope.tracer.schema.steps import LearningRate
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.learning_rates import rates_of_only_optimizer, rise_between
 from tests.logs.synthetic import MONOTONIC_NS, LogBuilder, run

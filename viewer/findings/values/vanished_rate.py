@@ -2,7 +2,8 @@
 and stayed there for at least ten training steps and a quarter of all; or it was that low in the first steps, for as
 many of them, and rose later. Such steps hardly change a parameter, and with a rate of zero they change none. A
 scheduler that is called after each batch although its settings count epochs is the usual cause of a fall, and one that
-is called after each epoch although its warm-up counts batches that of a late rise. Programs in which several lines step
+is called after each epoch although its warm-up counts batches that of a late rise. The finding names the line that
+calls the step of the scheduler of torch.optim.lr_scheduler that had stepped last. Programs in which several lines step
 optimizers, and rates that are tensors, are left out."""
 
 from __future__ import annotations
@@ -37,18 +38,25 @@ def find(evidence: Evidence) -> list[Timed]:
 
 def _finding(evidence: Evidence, one: VanishedRate, rises: bool) -> Timed:
     source = line_at(one.file, one.line)
+    scheduler = line_at(one.scheduler_file, one.scheduler_line)
     return one.time_unix_ns, Finding(
         kind="vanished_rate",
         severity="warning",
         title=_title(one, rises, place(source)),
-        proof=[_STEPPED_TOO_SELDOM if rises else _STEPPED_TOO_OFTEN],
+        proof=[*_changed_by(one), _STEPPED_TOO_SELDOM if rises else _STEPPED_TOO_OFTEN],
         rule=rule_of(__doc__),
         evidence={"optimizer": one.name, "rises": rises, **attributes(one, "largest", "rate", "steps", "low")},
         page="/",
         rank=evidence.rank_of(one.log),
         log=one.log,
-        source=source,
+        source=scheduler or source,
     )
+
+
+def _changed_by(one: VanishedRate) -> list[str]:
+    """Return which scheduler had changed the rate, and the line that calls it."""
+    at = place(line_at(one.scheduler_file, one.scheduler_line))
+    return [f"The scheduler {one.scheduler}{at} has changed the rate."] if one.scheduler else []
 
 
 def _title(one: VanishedRate, rises: bool, at: str) -> str:

@@ -10,8 +10,14 @@ from stepscope.viewer.store.trace import Trace
 _OF_FIRST_LOG = """
     SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, file, line,
            arg_min(largest, log) AS largest, arg_min(rate, log) AS rate, arg_min(steps, log) AS steps,
-           arg_min(low, log) AS low
+           arg_min(low, log) AS low, arg_min(scheduler, log) AS scheduler,
+           arg_min(scheduler_file, log) AS scheduler_file, arg_min(scheduler_line, log) AS scheduler_line
     FROM counted WHERE low >= $least GROUP BY name, file, line ORDER BY log, name
+"""
+_SCHEDULER = """
+               arg_min(scheduler, r.time_unix_ns) AS scheduler,
+               arg_min(scheduler_file, r.time_unix_ns) AS scheduler_file,
+               arg_min(scheduler_line, r.time_unix_ns) AS scheduler_line
 """
 _VANISHED = f"""
     WITH largest AS (
@@ -23,7 +29,7 @@ _VANISHED = f"""
     ),
     fallen AS (
         SELECT r.log, name, file, line, largest, min(r.time_unix_ns) AS time_unix_ns,
-               arg_max(rate, r.time_unix_ns) AS rate
+               arg_max(rate, r.time_unix_ns) AS rate, {_SCHEDULER}
         FROM learning_rates r JOIN high h ON r.log = h.log AND r.time_unix_ns > h.high_ns
         WHERE r.before IS NOT NULL GROUP BY ALL
     ),
@@ -41,7 +47,8 @@ _NOT_RISEN = f"""
         FROM learning_rates GROUP BY log HAVING count(DISTINCT (name, file, line)) = 1
     ),
     risen AS (
-        SELECT o.*, min(r.time_unix_ns) AS risen_ns FROM optimizers o JOIN learning_rates r ON r.log = o.log
+        SELECT o.*, min(r.time_unix_ns) AS risen_ns, {_SCHEDULER}
+        FROM optimizers o JOIN learning_rates r ON r.log = o.log
         WHERE o.rate <= $share * largest AND r.before <= $share * largest AND r.rate > $share * largest GROUP BY ALL
     ),
     counted AS (
@@ -69,6 +76,11 @@ class VanishedRate(NamedTuple):
     steps: int
     low: int
     """Number of training steps with almost no rate: the last ones, or the first ones."""
+    scheduler: str | None
+    """The class of the scheduler that had changed the rate; None if it is unknown."""
+    scheduler_file: str | None
+    scheduler_line: int | None
+    """The place that calls the scheduler's `step`."""
 
 
 def vanished_rates(trace: Trace, share: float, least: int) -> list[VanishedRate]:
