@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from stepscope.tracer.inductor import compat
-from stepscope.tracer.inductor.summed_losses import COMPILED, LEAST_LOSSES, independent_losses
+from stepscope.tracer.inductor.summed_losses import COMPILED, LEAST_LOSSES, independent_losses, name_of
 from stepscope.tracer.inductor.wrapped_functions import WrappedFunctions
 from stepscope.tracer.runtime.program_frames import calling_frame
 from stepscope.tracer.schema.losses import LossPath, SummedLosses
@@ -86,7 +86,7 @@ class LossPaths:
         for (result, number), (path, uses) in _paths(loss).items():
             size, known = _size(result, number), [_size(node) for node in path]
             sizes = [one for one in known if one is not None]
-            nodes = [node.name() for node in path]
+            nodes = [name_of(node) for node in path]
             operands = [sum(one is not None for one, _ in node.next_functions) for node in path]
             key = (str((size, nodes, sizes)), file, line)
             if size is not None and len(sizes) == len(path) and key not in self._told:
@@ -104,7 +104,7 @@ class LossPaths:
 def _paths(loss: Any) -> dict[tuple[Any, int], tuple[Path, int]]:
     """Return a shortest path to a loss from each result of compiled code that it was computed from, which is a number
     of a node, and how many nodes use the result."""
-    waiting: deque[Path] = deque([(loss,)] if loss.name() != COMPILED else [])
+    waiting: deque[Path] = deque([(loss,)] if name_of(loss) != COMPILED else [])
     seen: set[Any] = {loss}
     found: dict[tuple[Any, int], tuple[Path, int]] = {}
     while waiting and len(seen) < MOST_NODES:
@@ -112,7 +112,7 @@ def _paths(loss: Any) -> dict[tuple[Any, int], tuple[Path, int]]:
         for node, number in path[0].next_functions:
             if node is None:
                 continue
-            if node.name() == COMPILED:
+            if name_of(node) == COMPILED:
                 if (node, number) in found or len(found) < MOST_PATHS:
                     first, uses = found.get((node, number), (path, 0))
                     found[node, number] = first, uses + 1

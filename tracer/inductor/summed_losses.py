@@ -20,10 +20,16 @@ def independent_losses(total: Any) -> int:
     reached: set[Any] = set()
     for term in terms:
         own = _reached(term, MOST_NODES - len(reached))
-        if own is None or not reached.isdisjoint(own) or all(node.name() != COMPILED for node in own):
+        if own is None or not reached.isdisjoint(own) or all(name_of(node) != COMPILED for node in own):
             return 1
         reached |= own
     return len(terms)
+
+
+def name_of(node: Any) -> str:
+    """Return the name of a node of autograd, whatever attributes a function of the program has set on it."""
+    name: str = type(node).name(node)
+    return name
 
 
 def _inputs(node: Any) -> list[Any]:
@@ -35,9 +41,9 @@ def _terms(total: Any) -> list[Any]:
     terms, waiting = list[Any](), [total]
     while waiting and len(terms) + len(waiting) <= MOST_NODES:
         node = waiting.pop()
-        name, inputs = node.name(), _inputs(node)
+        name, inputs = name_of(node), _inputs(node)
         is_sum = name in SUMS and (name not in ("MulBackward0", "DivBackward0") or len(inputs) == 1)
-        is_stacked = name in REDUCTIONS and [one.name() for one in inputs] == ["StackBackward0"]
+        is_stacked = name in REDUCTIONS and [name_of(one) for one in inputs] == ["StackBackward0"]
         waiting += inputs if (is_sum or is_stacked) and inputs else []
         terms += [] if (is_sum or is_stacked) and inputs else [node]
     return [] if waiting else terms
@@ -48,7 +54,7 @@ def _reached(term: Any, most: int) -> set[Any] | None:
     found, waiting = {term}, [term]
     while waiting:
         for node in _inputs(waiting.pop()):
-            if node.name() != LEAF and node not in found:
+            if name_of(node) != LEAF and node not in found:
                 found.add(node)
                 waiting.append(node)
         if len(found) > most:

@@ -13,8 +13,8 @@ _OTHER = "/proc/self/task/{}/schedstat"
 
 
 class CoreWaits:
-    """Reads the waits of one thread of this process: the calling one, or that with a native id. Nothing here gives
-    Python's lock away."""
+    """Reads the waits of one thread of this process: the calling one, or that with a native id. To read them does not
+    give Python's lock away."""
 
     def __init__(self, thread: int | None = None) -> None:
         self._text = ctypes.create_string_buffer(96)
@@ -29,7 +29,7 @@ class CoreWaits:
             self._file = None
 
     def ns(self) -> int:
-        """Return the time that the thread has waited in all; 0 if this is unknown."""
+        """Return the time that the thread has waited in all, up to when it last got a core; 0 if this is unknown."""
         if self._file is None or self._libc.pread(self._file, self._text, len(self._text) - 1, ctypes.c_long(0)) <= 0:
             return 0
         return int(self._text.value.split()[1])
@@ -55,6 +55,7 @@ class DelayedShare:
         self._since_ns, self._before_ns = perf_counter_ns(), self._waits.ns()
 
     def percent(self) -> int:
-        """Return how many percent of the time since `begin` the thread has waited for a core."""
+        """Return for how many percent of the time since `begin` the thread has waited for a core. A wait counts when
+        it ends, so that this may be more than 100, while earlier answers were too small."""
         waited_ns = self._waits.ns() - self._before_ns if self._waits is not None else 0
-        return min(100, round(100 * waited_ns / max(1, perf_counter_ns() - self._since_ns)))
+        return max(0, round(100 * waited_ns / max(1, perf_counter_ns() - self._since_ns)))

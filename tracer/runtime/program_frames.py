@@ -1,22 +1,23 @@
 """Finds the program's own frames among those of PyTorch, of installed packages and of compiled code.
 
-Frames of other threads are read in one call of C code, in which no thread runs Python. In Python 3.11, what `f_back`
-gives for a frame that Dynamo has run and that has ended in the meantime is no frame, or crashes the process.
+Frames of other threads are read in one call of C code, in which no thread runs Python: the garbage collector, which may
+run code of the program, waits. In Python 3.11, what `f_back` gives for a frame that Dynamo has run and that has ended
+in the meantime is no frame, or crashes the process.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
 import sysconfig
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cache
 from itertools import accumulate, chain, islice, repeat
 from operator import attrgetter, itemgetter
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3[.\d]*[/\\]|^<frozen ")
 _SCRIPTS = sysconfig.get_path("scripts")
@@ -24,7 +25,8 @@ _OURS = __file__.partition(f"{os.sep}runtime{os.sep}")[0] + os.sep
 _COMPILED = ("__compiled_fn", "__resume_at")
 """Beginnings of the names by which code of Dynamo calls its graphs, and what follows a graph break."""
 
-_DEEPEST = 10_000
+_DEEPEST = 1_000
+"""Number of frames of a thread that are read, which is the default of `sys.getrecursionlimit`."""
 _STEP = attrgetter("f_code", "f_lineno", "f_lasti")
 
 
@@ -40,8 +42,7 @@ class Step(NamedTuple):
 def steps_of(thread: int) -> list[Step]:
     """Return what the frames of a thread run, innermost first; nothing if the thread has ended."""
     found: list[tuple[CodeType, int | None, int]] = []
-    with suppress(AttributeError, KeyError):  # nothing has called the outermost frame
-        found.extend(map(_STEP, _frames(thread)))
+    _collect(found, map(_STEP, _frames(thread)))
     return [Step(*one) for one in found]
 
 
@@ -50,12 +51,24 @@ def frames_of_threads() -> list[FrameType]:
     not read their `f_back`."""
     found: list[FrameType | None] = []
     for thread in sys._current_frames():
-        with suppress(AttributeError, KeyError):
-            found.extend(_frames(thread))
+        _collect(found, _frames(thread))
     try:
         return [frame for frame in found if frame is not None and frame.f_code is not frames_of_threads.__code__]
     finally:
         found.clear()
+
+
+def _collect(found: list[Any], frames: Iterator[Any]) -> None:
+    """Add what is read of frames, up to the outermost one, which nothing has called."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        found.extend(frames)
+    except (AttributeError, KeyError):
+        pass
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _frames(thread: int) -> Iterator[FrameType]:

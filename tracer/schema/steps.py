@@ -374,5 +374,5 @@ class LineSamples(Record):
     something that lets them run; 0 if it let them run already. It had come to its line only at the end of this time.
     Older logs have an empty list."""
     delayed: list[int] = field(default_factory=list)
-    """For how many percent of the time since the last look the thread waited for a core. Older logs have an empty
-    list."""
+    """For how many percent of the time since the last look the thread waited for a core; a wait counts when it ends, so
+    that this may be more than 100. Older logs have an empty list."""

@@ -223,3 +223,23 @@ def test_a_wrapper_of_somebody_else_stays(paths: Paths) -> None:
     model(torch.ones(5, 4)).sum().backward()
     assert paths.told == []
     AUTOGRAD._engine_run_backward = ORIGINAL
+
+
+class Scale(torch.autograd.Function):
+    """It stores what hides a method of its node."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.name = "scale"
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return 2 * gradient
+
+
+def test_a_function_may_store_anything_on_its_node(paths: Paths) -> None:
+    x = torch.ones(3, requires_grad=True)
+    Scale.apply(x).sum().backward()  # type: ignore[no-untyped-call]
+    assert paths.failures == []
+    assert x.grad is not None

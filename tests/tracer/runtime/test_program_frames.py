@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import CodeType
 
 import stepscope.tracer
-from stepscope.tracer.runtime.program_frames import frames_of_threads, steps_of
+from stepscope.tracer.runtime.program_frames import _collect, frames_of_threads, steps_of
 
 
 def waits(begun: threading.Event, end: threading.Event) -> None:
@@ -46,6 +48,29 @@ def test_a_deep_stack_is_complete() -> None:
         return deep(levels - 1) if levels else len(steps_of(threading.get_ident()))
 
     assert deep(300) - deep(0) == 300
+
+
+def test_no_collection_runs_while_a_stack_is_read() -> None:
+    """It may run code of the program, in which other threads run on."""
+    during: list[CodeType | None] = []
+
+    def note(*_: object) -> None:
+        caller = sys._getframe().f_back
+        during.append(caller.f_code if caller is not None else None)
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(note)
+    try:
+        gc.set_threshold(1)
+        for _ in range(10):
+            steps_of(threading.get_ident())
+            frames_of_threads()
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*thresholds)
+    assert during
+    assert _collect.__code__ not in during
+    assert gc.isenabled()
 
 
 def test_the_frames_of_all_threads() -> None:

@@ -26,7 +26,7 @@ TRAIN, MODEL, CALL = ("/src/train.py", 20, "main"), ("/src/model.py", 10, "forwa
 
 STEP_OF_OPTIMIZER = (
     "Attempted to call function marked as skipped\n  Explanation: Dynamo developers have intentionally marked that the "
-    "function `Adam.step` in file `/env/lib/python3.11/site-packages/torch/optim/optimizer.py` should not be traced."
+    "function `Adam.step` in file `/env/lib/python3.11/site-packages/torch/optim/lr_scheduler.py` should not be traced."
 )
 
 
@@ -92,6 +92,13 @@ def test_the_break_before_the_step_of_an_optimizer_is_usual(opened: Open, again:
     log = program()
     broken(log, 1, 0, [TRAIN], TRAIN, why=STEP_OF_OPTIMIZER)
     broken(log, 2, 0, [TRAIN, INFO], (LIBRARY, 101, "info"), again)
+    assert len([one for one in found(opened(log)) if "skipped" in one.title]) == count
+
+
+@pytest.mark.parametrize(("name", "count"), [("Adam", 0), ("LBFGS", 1), ("SparseAdam", 1)])
+def test_the_step_of_an_optimizer_that_is_never_compiled_is_told(opened: Open, name: str, count: int) -> None:
+    log = program()
+    broken(log, 1, 0, [TRAIN], TRAIN, why=STEP_OF_OPTIMIZER.replace("Adam", name))
     assert len([one for one in found(opened(log)) if "skipped" in one.title]) == count
 
 

@@ -8,15 +8,20 @@ from dataclasses import replace
 import pytest
 
 from stepscope.tracer.schema.graphs import Provenance, SiteProvenance
+from stepscope.tracer.schema.losses import SummedLosses
+from stepscope.tracer.schema.process_ends import End
+from stepscope.viewer.findings import all_findings
 from stepscope.viewer.graphs.rows import ProgramName
 from stepscope.viewer.memory import page as page_module
 from stepscope.viewer.memory.queries import peak_parts as parts_module
 from stepscope.viewer.memory.queries.peak_parts import peak_parts
 from stepscope.viewer.memory.queries.peak_rows import RecomputedRegion
+from stepscope.viewer.memory.queries.run import run_peaks
+from stepscope.viewer.memory.queries.summed_losses import saved_calls
 from stepscope.viewer.overview.summary import summary, summary_text
 from stepscope.viewer.store.trace import Trace
-from tests.logs.memory_logs import RUN_PEAK, WEIGHT, X, training
-from tests.logs.synthetic import LogBuilder
+from tests.logs.memory_logs import RUN_PEAK, WEIGHT, X, start_of, training
+from tests.logs.synthetic import MONOTONIC_NS, LogBuilder
 from tests.viewer.client import Client
 
 Open = Callable[[LogBuilder], Trace]
@@ -112,3 +117,12 @@ def test_a_trace_without_lifetimes_has_no_parts(opened: Open) -> None:
     trace = opened(recorded())
     assert peak_parts(trace, 0) == []
     assert summary(trace)["memory"]["peak_parts"] is None
+
+
+def test_the_calls_are_counted_that_saved_what_is_alive_at_the_peak(opened: Open) -> None:
+    """One call has saved it, whatever a sum of losses of other graphs waits for."""
+    log = training(end=False).record(SummedLosses(1, MONOTONIC_NS, 4, "/src/train.py", 9))
+    trace = opened(log.record(End("exit", start_of(4))))
+    (peak,) = run_peaks(trace)
+    assert saved_calls(trace, peak) == 1
+    assert [one for one in all_findings(trace) if one.kind == "summed_losses"] == []

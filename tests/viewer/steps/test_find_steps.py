@@ -11,6 +11,7 @@ from stepscope.tracer.schema.graphs import Graph
 from stepscope.tracer.schema.launches import Calls, Launches
 from stepscope.viewer.ingest.recorder.launch_batches import EndedStep, LaunchBatches, LoggedMark
 from stepscope.viewer.ingest.steps.assign import find_steps
+from stepscope.viewer.ingest.torch_trace.torch_text import is_of_an_optimizer
 from tests.logs import synthetic
 
 PHASES = {"t": "forward", "b": "backward", "i": "inference", "u": "inference"}
@@ -167,6 +168,15 @@ ITERATIONS = {
 def test_steps_are_the_iterations(name: str) -> None:
     words, expected = ITERATIONS[name]
     assert kinds(words) == expected.strip(", ")
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"), [("adam", True), ("optimizer", True), ("swa_utils", False), ("lr_scheduler", False)]
+)
+def test_the_functions_of_optimizers_are_known_by_their_files(file: str, expected: bool) -> None:
+    """A compiled `torch.optim.swa_utils.AveragedModel` is a model that is evaluated."""
+    assert is_of_an_optimizer(f"/env/lib/python3.11/site-packages/torch/optim/{file}.py") == expected
+    assert not is_of_an_optimizer(f"/src/optim/{file}.py")
 
 
 def test_what_ran_before_the_first_optimizer_belongs_to_the_first_step() -> None:

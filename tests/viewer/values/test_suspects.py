@@ -57,14 +57,28 @@ def test_suspects(opened: Open, operators: str, code: tuple[str, ...], told: str
     [
         (("return torch.acos(x)", "pull = a.sum() / n"), "the backward of acos (model.py:11) or div (model.py:12)"),
         (("pull = a.sum() / n", "return torch.acos(x)"), "the backward of acos (model.py:12) or div (model.py:11)"),
-        (("pull = a.sum() / n.clamp_min(1)", "angle = acos(x.clamp(-1, 1))"), "the backward of acos (model.py:12)"),
-        (("y = torch.sqrt(x + 1e-8)", "z = x / (s + self.eps)", "a = b / 2.0", "c = d / math.sqrt(4)"), ""),
+        (
+            ("pull = a.sum() / n.clamp_min(1)", "angle = torch.acos(x.clamp(-1, 1))"),
+            "the backward of acos (model.py:12)",
+        ),
+        (("y = torch.sqrt(x + 1.0e-8)", "z = x / (s + self.eps)", "a = b / 2.0", "c = d / math.sqrt(4)"), ""),
+        (("y = (x.pow(2).mean(-1) + self.eps).sqrt()", "a = x.clamp(min=5e-7).sqrt()", "c = x.view(b, n // 2)"), ""),
+        (("s = q / sqrt(self.dim)", "t = q * numpy.sqrt(d)"), ""),
+        (("y = torch.sqrt(x[:reps]) * self.steps",), "the backward of sqrt (model.py:11)"),
         (("y = (x * x).sum() ** 0.5",), "the backward of pow (model.py:11)"),
+        (("y = torch.pow(x, 0.5)",), "the backward of pow (model.py:11)"),
         (("y = torch.where(x > 0, x.log(), 0)",), "the backward of log (model.py:11)"),
     ],
 )
 def test_suspects_of_a_backward_pass(opened: Open, code: tuple[str, ...], told: str) -> None:
-    assert listed(backward_suspects(site_of(opened, "mul rsqrt neg", *code))) == told
+    assert listed(backward_suspects(site_of(opened, "mul rsqrt neg div pow", *code))) == told
+
+
+def test_a_kernel_without_the_operators_of_a_gradient_does_not_compute_it(opened: Open) -> None:
+    code = ("s = q / self.head_dim ** 0.5", "d = (s - t).pow(2).sum(-1).sqrt()")
+    assert listed(backward_suspects(site_of(opened, "mul div sub", *code))) == (
+        "the backward of sqrt (model.py:12) or div (model.py:11)"
+    )
 
 
 def test_the_derivative_that_is_not_finite_is_told() -> None:

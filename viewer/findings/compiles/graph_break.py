@@ -14,9 +14,9 @@ medians of the time of a step and of its part outside of optimizers of torch.opt
 there are four steps. For other breaks it gives the share of a typical step that the host work at the break takes; for
 one where Python runs the whole function, it gives the share of the time between the calls of compiled graphs in which
 the function runs. A break in code of PyTorch that the program calls is said to be one, because the program cannot
-change that code. There is no finding for the break before the step of an optimizer of torch.optim, which PyTorch
-always compiles by itself, unless a tensor is held or a frame recompiled there. A break that several logs have, such as
-those of ranks, belongs to none of them."""
+change that code. There is no finding for the break before the step of an optimizer of torch.optim that PyTorch compiles
+by itself, unless a tensor is held or a frame recompiled there. A break that several logs have, such as those of ranks,
+belongs to none of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ SUMMARY = "A function was split at a graph break"
 
 _MOST_PROOFS = 2
 _OF_TORCH = "The break is in PyTorch's own code, which this line calls."
-_OPTIMIZER_STEP = re.compile(r"function `\w+\.step` in file `[^`]*[/\\]torch[/\\]optim[/\\]")
+_OPTIMIZER_STEP = re.compile(r"function `(?!LBFGS|SparseAdam)\w+\.step` in file `[^`]*[/\\]torch[/\\]optim[/\\]")
+_STEP_CALLED = re.compile(r"\.step\(")
+_BREAK_CALLED = "Call to `torch._dynamo.graph_break()`"
 _Place = tuple[str | None, int | None]
 
 
@@ -88,7 +90,7 @@ def find(evidence: Evidence) -> list[Timed]:
             )
         time_ns, finding = _finding(group, held, plain, part)
         at_break = called.events.get(place, ())
-        if place not in costly and not _is_usual(finding, at_break):
+        if place not in costly and not _is_usual(group[0], finding, at_break):
             there = what_is_called(evidence.trace, at_break)
             severity: Severity = "warning" if there.is_costly else finding.severity
             proof = [*finding.proof, *explained(group[0]), *_of_torch(group[0]), *there.proof]
@@ -184,11 +186,12 @@ def _share(steps: PlainSteps | None) -> list[str]:
     return [f"Work of the program that is not compiled takes {amount(steps.part_ns, steps.step_ns)}."] if steps else []
 
 
-def _is_usual(finding: Finding, at_break: Sequence[CompileEvent]) -> bool:
+def _is_usual(event: CompileEvent, finding: Finding, at_break: Sequence[CompileEvent]) -> bool:
     """Return whether a break is only that before the step of an optimizer, and nothing is recompiled or held there."""
     is_more = finding.severity != "info" or finding.evidence["held_buffers"]
-    is_before_step = _OPTIMIZER_STEP.search(str(finding.evidence["explanation"])) is not None
-    return is_before_step and not is_more and all(event.kind != "recompile" for event in at_break)
+    is_called = event.cause == _BREAK_CALLED and _STEP_CALLED.search(event.code or "") is not None
+    is_before_step = is_called or _OPTIMIZER_STEP.search(event.text) is not None
+    return is_before_step and not is_more and all(one.kind != "recompile" for one in at_break)
 
 
 def _of_torch(event: CompileEvent) -> list[str]:

@@ -1,18 +1,23 @@
 """A program adds up the losses of four or more forward passes and calls `backward()` for their sum, although each loss
 could have a backward pass of its own: it is computed from results of compiled code, and nothing but leaves, such as
 parameters, belongs to two of the losses, as the nodes of autograd show. What all of these forward passes save is alive
-together then. It is reported if what is saved for the backward pass is at least half of the peak of the run, and 1 MiB.
-It is information, because a program may have the memory. Without lifetimes nothing is told."""
+together then. It is reported if what is saved for the backward pass is at least half of the peak of the run, and 1 MiB,
+and if as many calls of a forward graph as there are losses have saved a part of it. It is information, because a
+program may have the memory. Without lifetimes nothing is told."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, rule_of
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.memory.queries.peak_parts import parts_of
 from stepscope.viewer.memory.queries.peak_rows import PeakParts
 from stepscope.viewer.memory.queries.run import run_peaks
-from stepscope.viewer.memory.queries.summed_losses import SumRow, longest_sums
+from stepscope.viewer.memory.queries.summed_losses import SumRow, longest_sums, saved_calls
+from stepscope.viewer.memory.rows import RunPeak
 from stepscope.viewer.overview.rows import Finding
+from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.text.formats import format_bytes
 
 SUMMARY = "One backward pass waits for the forward passes of several losses"
@@ -24,9 +29,13 @@ LEAST_SHARE, LEAST_BYTES = 0.5, 1 << 20
 def find(evidence: Evidence) -> list[Timed]:
     """Return one finding per log and device whose peak consists of such tensors."""
     sums = longest_sums(evidence.trace)
-    peaks = [peak for peak in run_peaks(evidence.trace) if peak.live_bytes and peak.log in sums]
+    peaks = [peak for peak in run_peaks(evidence.trace) if peak.live_bytes and _waits(evidence.trace, sums, peak)]
     found = [_finding(evidence, sums[peak.log], parts_of(evidence.trace, peak)) for peak in peaks]
     return [one for one in found if one is not None]
+
+
+def _waits(trace: Trace, sums: Mapping[int, SumRow], peak: RunPeak) -> bool:
+    return peak.log in sums and saved_calls(trace, peak) >= sums[peak.log].losses
 
 
 def _finding(evidence: Evidence, one: SumRow, parts: PeakParts) -> Timed | None:

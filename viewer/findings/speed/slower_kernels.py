@@ -177,9 +177,14 @@ def _nearly_all_slower(factors: Sequence[float]) -> bool:
     return len(factors) > 1 and sum(factor >= FACTOR for factor in factors) >= NEARLY_ALL * len(factors)
 
 
+def _host_text(factor: float) -> str:
+    busy = ", so that the machine may have been busy" if factor >= BUSY_FACTOR else ""
+    return f" The host work between them takes {factor:.1f} times as long{busy}."
+
+
 def _proof(change: _Change, sites: Sequence[SiteChange]) -> list[str]:
     factors = _factors(change, sites)
-    host = f" The host work between them takes {change.host_factor:.1f} times as long." if change.host_factor else ""
+    host = _host_text(change.host_factor) if change.host_factor else ""
     slower = sum(factor >= FACTOR for factor in factors)
     if _nearly_all_slower(factors):
         those = f"{slower:,} of the" if slower < len(factors) else "All of the"

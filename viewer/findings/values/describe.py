@@ -113,7 +113,7 @@ def read(
     arguments: Sequence[FlowArgument], named: Callable[[str], str] = str, *, zeros_first: bool = False
 ) -> list[str]:
     """Return a line per input of a launch, those that are not finite first, integers last. `named` gives the names that
-    are shown. An input that the launch overwrites is said to be that before the launch."""
+    are shown. An input that the launch overwrites is described as it was before."""
 
     def rank(argument: FlowArgument) -> tuple[int, bool, bool]:
         rows = argument.before

@@ -32,22 +32,30 @@ _SUSPECTS = {
 """Operators that can make NaN of finite elements, and how models call them. Those of softmax, sigmoid and of losses are
 computed such that they do not."""
 _STEEP = re.compile(
-    r"(?<!math\.)(?<!np\.)\b(r?sqrt|acosh?|arccosh?|asin|arcsin|atanh|arctanh|atan2|arctan2|hypot|erfinv)\("
-    r"|(\*\* ?0?\.5\b|\bpow\(0?\.5\))"
+    r"(?<!\bmath)(?<!\bnp)(?<!\bnumpy)\.(sqrt|acosh?|arccosh?|asin|arcsin|atan2|arctan2|hypot)\("
+    r"|(\*\* ?0?\.5\b|\.pow\((?:[\w.\[\]]+, ?)?0?\.5\))"
 )
 """Functions with finite results where their derivatives are infinite or 0 / 0, as models call them."""
+_UNBOUNDED = re.compile(
+    r"(?<!\bmath)(?<!\bnp)(?<!\bnumpy)\.(log(?:2|10|1p)?|reciprocal|div)\("
+    r"|(?<!/)(/)(?!/)(?! ?(?:[\d.]+\b|math\.|np\.|numpy\.|sqrt\())"
+)
+"""Functions whose results are infinite or NaN as well where their derivatives are."""
+_OF_GRADIENT = {
+    "pow": ("pow",), "sqrt": ("div", "pow"), "hypot": ("div",),
+    **dict.fromkeys(("atan2", "arctan2"), ("reciprocal", "div")),
+    **dict.fromkeys(("acos", "arccos", "asin", "arcsin", "acosh", "arccosh"), ("rsqrt", "sqrt", "pow")),
+}  # fmt: skip
+"""Operators, of which the gradient of a steep function has one."""
 _SLOPES = {
-    "sqrt": "infinite at 0",
-    "rsqrt": "infinite at 0",
-    "pow": "infinite at 0",
-    **dict.fromkeys(("acos", "arccos", "asin", "arcsin", "atanh", "arctanh", "erfinv"), "infinite at -1 and 1"),
+    **dict.fromkeys(("sqrt", "pow"), "infinite at 0"),
+    **dict.fromkeys(("acos", "arccos", "asin", "arcsin"), "infinite at -1 and 1"),
     **dict.fromkeys(("acosh", "arccosh"), "infinite at 1"),
     **dict.fromkeys(("atan2", "arctan2", "hypot"), "0 / 0 where both arguments are 0"),
 }
-_UNBOUNDED = re.compile(r"(?<!math\.)(?<!np\.)\b(log(?:2|10|1p)?|reciprocal|div)\(|(/)(?! ?(?:[\d.]+\b|math\.))")
-"""Functions whose results are infinite or NaN as well where their derivatives are."""
-_KEPT_AWAY = re.compile(r"eps|\b1e-")
-_BOUNDED = re.compile(r"eps|\b1e-|clamp|max\(|maximum\(")
+_EPS = r"(?<![a-z])eps(?![a-z])|\d(?:\.\d*)?e-\d"
+_KEPT_AWAY = re.compile(_EPS)
+_BOUNDED = re.compile(_EPS + r"|clamp|max\(|maximum\(")
 _SQUARE = re.compile(r"\*\* ?[2468]\b(?!\.)|\bpow\([2468]\)")
 _MASKING = {"where", "masked_fill", "full", "full_like"}
 
@@ -80,9 +88,17 @@ def backward_suspects(site: SiteRow) -> list[Suspect]:
         for line in lines:
             code = line.code.partition("#")[0]
             call = calls.search(code)
-            if call is not None and not safe.search(code[call.start() :]):
-                found.setdefault(line, call[1] or operator)
+            name = None if call is None else operator if call[1] in (None, "/") else call[1]
+            if name is not None and not safe.search(code) and _may_compute_gradient(site, name):
+                found.setdefault(line, name)
     return [(name if at else f"{BACKWARD}{name}", line) for at, (line, name) in enumerate(found.items())]
+
+
+def _may_compute_gradient(site: SiteRow, name: str) -> bool:
+    """Return whether the gradient of a function may be among the operators of a kernel, as far as they are known. The
+    power of a number of Python, for instance, has none."""
+    names, needed = operators(site), _OF_GRADIENT.get(name, ())
+    return not names or not needed or any(one in operator for one in needed for operator in names)
 
 
 def slope(name: str) -> str | None:

@@ -54,10 +54,9 @@ def compiles_by_step(
     found: defaultdict[int, list[Compiling]] = defaultdict(list)
     for one in compiles:
         own = of_compile.get(one.compile_id, [])
-        before = (
-            every[max(bisect_left(every, (one.start_ns,)) - 1, 0) :] if not own and one.compile_id in updates else []
-        )
-        calls_of_step = [*before[:1], *_first(own, one.end_ns), *_first(every, one.end_ns), *every[-1:]]
+        at = max(bisect_left(every, (one.start_ns,)) - 1, 0)
+        before = every[at : at + 1] if not own and one.compile_id in updates else []
+        calls_of_step = [*before, *_first(own, one.end_ns), *_first(every, one.end_ns), *every[-1:]]
         if calls_of_step:
             found[calls_of_step[0][1]].append(one)
     return found

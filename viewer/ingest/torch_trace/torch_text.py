@@ -24,7 +24,7 @@ _SKIPPED = re.compile(r"^Failed to handle graph break gracefully\. .*?Graph brea
 _OF_TORCH = re.compile(
     r"[/\\]torch[/\\](?:_\w+\.py$|(?:_\w+|autograd|compiler|distributed|export|func|fx|nn|optim|utils)[/\\])"
 )
-_OF_AN_OPTIMIZER = re.compile(r"[/\\]torch[/\\]optim[/\\][^/\\]+\.py$")
+_OF_AN_OPTIMIZER = re.compile(r"[/\\]torch[/\\]optim[/\\](?!swa_utils|lr_scheduler)[^/\\]+\.py$")
 _WRAPPER = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]external_utils\.py$")
 _WRAPPED = re.compile(rb"GuardManager: source=L\['fn'\], [^\n]{0,1000}?\btype=<class '(\w+(?:\.\w+)+)'>")
 _COMPILE_ID = re.compile(r"!?\d+(?:/\d+)+: ")
@@ -64,7 +64,7 @@ def is_of_torch(file: str) -> bool:
 
 
 def is_of_an_optimizer(file: str) -> bool:
-    """Return whether `file` is a module of `torch.optim`."""
+    """Return whether `file` is that of an optimizer of `torch.optim`."""
     return _OF_AN_OPTIMIZER.search(file) is not None
 
 

@@ -14,6 +14,8 @@ from stepscope.viewer.store.trace import Trace
 
 LEAST_SAMPLES = 8
 """Minimum number of samples from which something is concluded."""
+_MOST_PERCENT = 1_000_000
+"""Bound for the delays of a sample, which only a damaged log exceeds."""
 MOST = 0.5
 """Share of the samples that the named line has at least."""
 _SAMPLES = """
@@ -27,7 +29,8 @@ _SAMPLES = """
         SELECT thread, start_ns, duration_ns FROM optimizer_steps WHERE log = $1
         UNION ALL SELECT thread, start_ns, duration_ns FROM data_waits WHERE log = $1 AND NOT $4
     )
-    SELECT place, count(*), count(*) FILTER (held_ns > 0), sum(coalesce(delayed, 0))::BIGINT FROM samples m
+    SELECT place, count(*), count(*) FILTER (held_ns > 0), sum(least(greatest(coalesce(delayed, 0), 0), $5))::BIGINT
+    FROM samples m
     WHERE EXISTS (FROM spans s WHERE m.ns >= s.start_ns AND m.ns < s.end_ns)
       AND NOT EXISTS (
           FROM apart a WHERE a.thread = m.thread AND m.ns >= a.start_ns AND m.ns < a.start_ns + a.duration_ns
@@ -75,7 +78,7 @@ class HotLine(NamedTuple):
 def hot_line(trace: Trace, log: int, spans: Sequence[tuple[int, int]], *, waiting: bool = False) -> HotLine | None:
     """Return the line that takes most of the time within spans, without steps of optimizers and, unless `waiting` is
     set, waits for data. None if there is no such line, or if there are few samples."""
-    asked = [log, [start for start, _ in spans], [end for _, end in spans], waiting]
+    asked = [log, [start for start, _ in spans], [end for _, end in spans], waiting, _MOST_PERCENT]
     counts: list[tuple[int, int, int, int]] = sql.rows(trace, _SAMPLES, asked) if spans else []
     if sum(count for _, count, *_ in counts) < LEAST_SAMPLES:
         return None
@@ -86,7 +89,7 @@ def hot_line(trace: Trace, log: int, spans: Sequence[tuple[int, int]], *, waitin
         return None
     after = sum(held for stack, _, held in known if stack == (*hot.callers, hot.source))
     delayed = sum(percent for *_, percent in counts) / sum(count for _, count, *_ in counts) / 100
-    return hot._replace(is_after=after > MOST * hot.share * hot.samples, delayed=delayed)
+    return hot._replace(is_after=after > MOST * hot.share * hot.samples, delayed=min(1.0, delayed))
 
 
 def _stack(*columns: str) -> Stack:
