@@ -136,7 +136,11 @@ class Unhashable(torch.optim.SGD):
     __hash__ = None  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("watch", [GradientWatch, UpdateWatch, UntrainedWatch, RateWatch])
+def rate_watch(write: Any, failed: Any) -> RateWatch:
+    return RateWatch(write, failed, lambda optimizer: None)
+
+
+@pytest.mark.parametrize("watch", [GradientWatch, UpdateWatch, UntrainedWatch, rate_watch])
 def test_an_optimizer_that_cannot_be_hashed_ends_the_watch_and_not_the_program(watch: Any) -> None:
     told: list[str] = []
     watching = watch(lambda record: None, lambda where, error: told.append(where))
