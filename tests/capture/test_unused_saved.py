@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.scripts import Scripts
+from tests.capture.scripts import PRELUDE, Scripts
 from tests.capture.test_verdicts import record
 
 pytestmark = pytest.mark.slow
@@ -52,3 +52,12 @@ def test_what_is_kept_for_no_backward_pass(scripts: Scripts, tmp_path: Path, eva
         assert one.title.startswith("Graph 0/0 forward kept ")
         assert one.title.endswith(" for a backward pass that did not run")
         assert one.evidence["share"] > 0.5
+
+
+def test_the_line_of_the_calls_is_named(scripts: Scripts, tmp_path: Path) -> None:
+    code = "return sum(compiled(x).square().mean() for _ in range(8)).item()"
+    body = BODY.replace("EVALUATE", code)
+    (finding,) = [one for one in record(scripts, tmp_path, body) if one.kind == "growth"]
+    line = next(at for at, text in enumerate((PRELUDE + body).splitlines(), 1) if text.strip() == code)
+    assert (finding.source and finding.source.line) == line
+    assert finding.proof[0] == f"The first of these calls is made at <string>:{line}."

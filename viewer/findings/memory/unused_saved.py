@@ -7,7 +7,7 @@ from stepscope.viewer.memory.queries.graph_index import graph_index, named_graph
 from stepscope.viewer.memory.queries.unused_saved import PiledUp, piled_up
 from stepscope.viewer.overview.rows import Finding, Severity
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import capitalized, format_bytes
+from stepscope.viewer.text.formats import basename, capitalized, format_bytes
 
 LEAST_BYTES, LEAST_SHARE, WARNED_BYTES, WARNED_SHARE = 256 << 10, 0.1, 1 << 20, 0.5
 """Bytes that are told, and that are worth a warning, and their share of the peak of the run."""
@@ -43,6 +43,7 @@ def _finding(trace: Trace, one: PiledUp, peak_bytes: int, rank: int | None, rule
             "buffers": one.buffers,
         },
         proof=[
+            *_calls(one),
             f"This is {of_peak} the peak of the run; {names_text(one.buffers)} of steps {one.first_step} to"
             f" {one.last_step} stayed alive together.",
             "Keeping a result of these calls, or a loss computed from it, keeps all of this alive. Calls under"
@@ -54,5 +55,10 @@ def _finding(trace: Trace, one: PiledUp, peak_bytes: int, rank: int | None, rule
         graph=one.graph,
         buffer=one.buffers[0],
         log=one.log,
-        source=places.source(places.writer(one.buffers[0])),
+        source=one.called_at or places.source(places.writer(one.buffers[0])),
     )
+
+
+def _calls(one: PiledUp) -> list[str]:
+    at = one.called_at
+    return [f"The first of these calls is made at {basename(at.file)}:{at.line}."] if at is not None else []

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stepscope.viewer.graphs.queries.program_names import program_names
+from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.memory.queries.graph_index import graph_index
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -23,6 +24,14 @@ _SAVED = """
     WHERE v.made AND NOT v.met_by_backward AND v.died_ns > c.start_ns + c.duration_ns
     ORDER BY v.log, l.graph, s.name, c.start_ns LIMIT $1
 """
+_CALLED_AT = """
+    SELECT s.file, s.line, s.function, s.code
+    FROM call_sites s JOIN graphs g ON g.log = s.log AND g.local_graph = s.graph JOIN logs l ON l.log = s.log
+    WHERE g.graph = $1 AND s.time_unix_ns - l.unix_ns + l.monotonic_ns BETWEEN $2 AND $3
+    ORDER BY s.time_unix_ns LIMIT 1
+"""
+_RECORDED_WITHIN_NS = 10_000_000
+"""The line of a call is recorded when it begins, up to the precision of the clocks."""
 
 
 class _Storage(NamedTuple):
@@ -46,6 +55,8 @@ class PiledUp:
     storage_bytes: int
     first_step: int
     last_step: int
+    called_at: SourceLine | None
+    """The line that makes the first of these calls; None if it had called the graph before, or is unknown."""
 
 
 def piled_up(trace: Trace) -> list[PiledUp]:
@@ -59,7 +70,7 @@ def piled_up(trace: Trace) -> list[PiledUp]:
         series = max(_together(storages), key=len, default=[])
         if len(series) >= LEAST_CALLS and _is_saved(trace, graph, buffer):
             found[log, graph].append(series)
-    return [_pile(log, graph, series) for (log, graph), series in found.items()]
+    return [_pile(trace, log, graph, series) for (log, graph), series in found.items()]
 
 
 def _together(storages: Sequence[_Storage]) -> Iterator[list[_Storage]]:
@@ -82,8 +93,15 @@ def _is_saved(trace: Trace, graph: int, buffer: str) -> bool:
     return "saved" in kinds and "output" not in kinds
 
 
-def _pile(log: int, graph: int, series: Sequence[Sequence[_Storage]]) -> PiledUp:
+def _pile(trace: Trace, log: int, graph: int, series: Sequence[Sequence[_Storage]]) -> PiledUp:
     longest = max(series, key=len)
     size = sum(one.storage_bytes for storages in series for one in storages)
     steps = longest[0].step, longest[-1].step
-    return PiledUp(log, graph, [storages[0].buffer for storages in series], len(longest), size, *steps)
+    at = _called_at(trace, graph, longest[0].start_ns)
+    return PiledUp(log, graph, [storages[0].buffer for storages in series], len(longest), size, *steps, at)
+
+
+def _called_at(trace: Trace, graph: int, start_ns: int) -> SourceLine | None:
+    """Return the line that called a graph for the first time at about this moment."""
+    around = [graph, start_ns - _RECORDED_WITHIN_NS, start_ns + _RECORDED_WITHIN_NS]
+    return next((SourceLine(*row) for row in sql.rows(trace, _CALLED_AT, around)), None)
