@@ -50,6 +50,7 @@ from stepscope.viewer.findings.compiles.guard_changes import GuardChange
         ("self.param_groups[1]['lr']", ["0.1", "0.09"], "", "lr=torch.tensor(...)"),
         ("mode", ["'a'", "'b'"], "mode == 'b'", "string"),
         ("len(keep)", ["1", "2"], "len(G['keep']) == 2", "Each length of keep needs a graph of its own."),
+        ("len(batch)", ["4", "3"], "len(batch) != 4", "a dictionary needs the same keys in all calls."),
         ("GLOBAL_STATE changed: grad_mode", [], "GLOBAL_STATE changed: grad_mode", "grad mode"),
         ("GLOBAL_STATE changed: num_threads", [], "GLOBAL_STATE changed: num_threads", "torch.set_num_threads once"),
         ("GLOBAL_STATE changed: allow_tf32", [], "GLOBAL_STATE changed: allow_tf32", "precision of matrix products"),
@@ -91,6 +92,8 @@ def test_what_is_not_known_has_no_advice() -> None:
     ("guard", "source", "expected"),
     [
         ("len(G['keep']) == 2", "len(keep)", "2"),
+        ("len(batch) != 4", "len(batch)", "4"),
+        ("len(L['batch']) != 4", "len(batch)", "4"),
         ("L['self'].step == 0", "self.step", "0"),
         ("not G['__import___main__'].acts", "acts", "empty"),
         ("not ___dict_contains('a', L['x'])", "not ___dict_contains('a', L['x'])", None),

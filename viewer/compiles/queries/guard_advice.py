@@ -39,8 +39,8 @@ def advice(source: str, values: Sequence[str], guard: str) -> str | None:
         return "Inputs with the same strides, for instance after .contiguous(), need one graph only."
     if length := _LENGTH.match(source):
         return (
-            f"Each length of {length['list']} needs a graph of its own. If its elements are tensors of one size, pass"
-            " them as one tensor, as torch.stack makes, whose size can be dynamic."
+            f"Each length of {length['list']} needs a graph of its own. Tensors of one size in a list can be one"
+            " tensor, as torch.stack makes, whose size can be dynamic; a dictionary needs the same keys in all calls."
         )
     if "grad_mode" in guard or "GLOBAL_STATE" in guard:
         return next((told for name, told in _SETTINGS.items() if name in guard), _STATE)

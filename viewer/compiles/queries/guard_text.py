@@ -19,6 +19,8 @@ FREED = "lifetime of "
 _NO_KEY = re.compile(r"^KeyError on (.+)\[('[^']*'|\"[^\"]*\"|-?\d+)\]$")
 """A call passed a dictionary without a key that the compiled code reads."""
 KEYS = "keys of "
+_OTHER_LENGTH = re.compile(r"^(len\(.+\)) != (\d+)$")
+"""What holds for the length of a list or dictionary of the call, in place of the guard that failed."""
 ANOTHER = "another of torch's own modules or functions"
 """What stands for the guard of the module or function that torch compiles through its wrapper."""
 _EQUALS = re.compile(r"^([^=!<>]+?) == (.+)$")
@@ -87,6 +89,8 @@ def _guard(against: str | None, text: str) -> FailedGuard:
         source = f"{FREED}{same_source(match[1])}"
     elif match := _NO_KEY.match(guard):
         source, expected = f"{KEYS}{same_source(match[1])}", match[2]
+    elif match := _OTHER_LENGTH.match(guard):
+        source, expected = same_source(match[1]), match[2]
     elif match := _EQUALS.match(guard):
         source, expected = same_source(match[1].strip()), match[2].strip()
     elif match := _EMPTY.match(guard):
