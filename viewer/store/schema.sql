@@ -47,7 +47,8 @@ CREATE TABLE compiles (
     cache VARCHAR,                   -- hit, miss, bypass; NULL if unknown
     recompile_reason VARCHAR, graph_break_reason VARCHAR, failure VARCHAR,
     stack VARCHAR,                   -- JSON list of {file, line, function, code}, outermost first
-    metrics VARCHAR                  -- JSON list of its records of compilation metrics
+    metrics VARCHAR,                 -- JSON list of its records of compilation metrics
+    is_static BOOLEAN                -- whether no size is made dynamic that has changed, as with dynamic=False
 );
 -- Events of compiles. `kind` is recompile, recompile_limit, graph_break, compile_failure or cache_bypass. A graph break
 -- in a function that the compiled function calls has in `resumed_line` the line of the compiled function that calls it.

@@ -116,6 +116,17 @@ def test_recompile_limit(opened: Open) -> None:
     assert {row.compile_id: row.status for row in list_compiles(trace)} == {"0/0": "ok", "0/1": "fallback"}
 
 
+@pytest.mark.parametrize(("dynamic", "told"), [("true", "mark_dynamic"), ("false", "compiled with dynamic=False")])
+def test_sizes_that_are_not_made_dynamic(opened: Open, dynamic: str, told: str) -> None:
+    settings = f'{{"x": 1, "automatic_dynamic_shapes": {dynamic}}}'
+    log = compile_records(LogBuilder(), dynamo_config=settings)
+    for number, size in ((1, 5), (2, 7), (3, 9)):
+        reason = f"0/{number - 1}: tensor 'x' size mismatch at index 1. expected {size - 2}, actual {size}"
+        log.artifact("recompile_reasons", reason.encode(), **ids(0, number))
+        compile_records(log, 0, number, dynamo_config=settings)
+    assert any(told in line for line in only(opened(log)).proof)
+
+
 def test_graph_breaks_are_grouped_by_cause(opened: Open) -> None:
     log = LogBuilder()
     for number in range(2):

@@ -41,6 +41,8 @@ class CompileEvent(NamedTuple):
     """Stack of the compile as JSON, outermost first. It may lack the frame that called the compiled function."""
     record: int | None
     """Record that reports the event."""
+    is_static: bool = False
+    """Whether PyTorch makes no size dynamic that has changed, as with ``torch.compile(..., dynamic=False)``."""
 
     @property
     def source(self) -> SourceLine | None:
@@ -108,7 +110,8 @@ def list_compile_events(trace: Trace) -> list[CompileEvent]:
         trace,
         "SELECT e.kind, e.log, l.rank, e.compile_id, c.frame, c.status, coalesce(r.time_unix_ns, c.start_unix_ns, 0),"
         " e.cause, e.text, coalesce(e.file, c.file), coalesce(e.line, c.line), coalesce(e.function, c.function),"
-        " e.code, c.file, c.stack, e.record"
+        " e.code, c.file, c.stack, e.record,"
+        " coalesce(c.is_static, false)"
         " FROM compile_events e JOIN logs l ON l.log = e.log"
         " JOIN compiles c ON c.log = e.log AND c.compile_id = e.compile_id"
         " LEFT JOIN records r ON r.record = e.record ORDER BY 7, e.log, e.record",

@@ -24,17 +24,22 @@ _ALONE = (
     "A size of 0 or 1 has a graph of its own, also with dynamic shapes; drop_last=True of a DataLoader leaves out a"
     " short last batch."
 )
+_FIXED = (
+    "The function was compiled with dynamic=False, or with torch._dynamo.config.automatic_dynamic_shapes = False, so"
+    " that each size needs a graph of its own: without this setting, PyTorch makes a size dynamic once it has changed."
+)
 _STATE = "Each state of grad mode, autocast and deterministic algorithms needs a graph of its own."
 
 
-def advice(source: str, values: Sequence[str], guard: str) -> str | None:
-    """Return one sentence about a guarded expression and its values, or None if nothing is known to help.
+def advice(source: str, values: Sequence[str], guard: str, *, is_static: bool = False) -> str | None:
+    """Return one sentence about a guarded expression and its values, or None if nothing is known to help. `is_static`
+    says that the program was compiled with dynamic=False.
 
     The changes are those that the documentation of torch.compile names: dynamic shapes, `mark_dynamic`,
     `torch._dynamo.config.allow_unspec_int_on_nn_module`, and values that are passed as tensors.
     """
     if size := _SIZE.match(source):
-        return _of_size(size["tensor"], size["dimension"], values)
+        return _FIXED if is_static else _of_size(size["tensor"], size["dimension"], values)
     if _STRIDE.search(source):
         return "Inputs with the same strides, for instance after .contiguous(), need one graph only."
     if length := _LENGTH.match(source):

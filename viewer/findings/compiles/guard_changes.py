@@ -47,11 +47,13 @@ class GuardChange:
     guard: str
     """The last guard, as PyTorch writes it."""
     recompiles: int
+    is_static: bool = False
+    """Whether PyTorch makes no size dynamic that has changed."""
 
     @property
     def advice(self) -> str | None:
         """Return a change of the program that would avoid these recompiles, or None if none is known."""
-        return advice(self.source, self.values, self.guard)
+        return advice(self.source, self.values, self.guard, is_static=self.is_static)
 
     @property
     def is_of_grad_mode(self) -> bool:
@@ -121,7 +123,8 @@ def reasons_of(events: Iterable[CompileEvent]) -> list[str]:
 def guard_changes(events: Sequence[CompileEvent]) -> list[GuardChange]:
     """Return the guards that failed first in the recompiles, the most frequent one first, of equal ones the last."""
     first = [_first_guard(event, reason) for event, reason in zip(events, reasons_of(events), strict=True)]
-    changes = [_change(same) for same in grouped(first, lambda guard: guard.source)]
+    is_static = any(event.is_static for event in events)
+    changes = [_change(same, is_static) for same in grouped(first, lambda guard: guard.source)]
     return sorted(reversed(changes), key=lambda change: -change.recompiles)
 
 
@@ -164,6 +167,6 @@ def _is_of_another(event: CompileEvent, guard: FailedGuard) -> bool:
     return guard.source in ("type of fn", "identity of fn") and is_wrapper(event.frame_file or "")
 
 
-def _change(guards: Sequence[FailedGuard]) -> GuardChange:
+def _change(guards: Sequence[FailedGuard], is_static: bool) -> GuardChange:
     values = [value for guard in guards for value in (guard.expected, guard.actual) if value is not None]
-    return GuardChange(guards[-1].source, list(dict.fromkeys(values)), guards[-1].guard, len(guards))
+    return GuardChange(guards[-1].source, list(dict.fromkeys(values)), guards[-1].guard, len(guards), is_static)

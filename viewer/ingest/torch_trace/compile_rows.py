@@ -25,6 +25,8 @@ _LIMIT_RAISES = "FailOn"
 _RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
 _CACHE_ORDER = ("bypass", "miss", "hit")
 
+_STATIC = '"automatic_dynamic_shapes": false'
+"""What the settings of Dynamo contain for ``torch.compile(..., dynamic=False)``."""
 _KEPT = frozenset(
     [
         "co_name",
@@ -57,6 +59,8 @@ class Compile:
     started: bool = False
     metrics: dict[str, Any] = field(default_factory=dict)
     """Metrics named in `_KEPT`."""
+    is_static: bool = False
+    """Whether PyTorch makes no size dynamic that has changed."""
     metrics_records: list[int] = field(default_factory=list)
     metrics_duration_ns: int | None = None
     span_start_ns: int | None = None
@@ -88,6 +92,7 @@ class Compile:
         self.metrics_records.append(record)
         if "fail_type" in metrics and (metrics.get("co_name") or metrics.get("fail_type") or not self.metrics):
             self.metrics = {name: value for name, value in metrics.items() if name in _KEPT}
+            self.is_static = _STATIC in (text(metrics.get("dynamo_config")) or "")
         reasons = metrics.get("restart_reasons")
         self.restart_reasons += [r for r in reasons if isinstance(r, str)] if isinstance(reasons, list) else []
         duration_ns = duration_of(metrics)
@@ -204,6 +209,7 @@ def add_compile(rows: IndexRows, compile: Compile, stack: Stack, frame: Frame | 
         failure=failures[0].cause if failures else None,
         stack=dumps(stack),
         metrics=dumps(compile.metrics_records) if compile.metrics_records else None,
+        is_static=compile.is_static,
     )
     for kind, record, cause in compile.events:
         place = cause.frame
