@@ -14,7 +14,7 @@ import pytest
 
 from stepscope.tracer.runtime import gap_lines
 from stepscope.tracer.runtime.calls import GraphCall
-from stepscope.tracer.runtime.gap_lines import LONG_GAPS, GapLines, place_of
+from stepscope.tracer.runtime.gap_lines import LONG_GAPS, GapLines, Place, place_of
 from stepscope.tracer.runtime.program_frames import Step, steps_of
 from stepscope.tracer.schema.steps import LineSamples, SampledLines
 
@@ -169,7 +169,11 @@ def test_an_instruction_without_a_line_is_at_the_line_before() -> None:
 
 
 def test_a_place_has_only_lines_of_the_program() -> None:
-    scope: dict[str, Any] = {"frame": lambda: place_of(steps_of(threading.get_ident())[2:])}
+    def frame() -> Place:
+        steps = steps_of(threading.get_ident())
+        return place_of(step for step in steps if step.code.co_filename != __file__)
+
+    scope: dict[str, Any] = {"frame": frame}
     exec(compile("def bar():\n    return frame()\n", INSTALLED, "exec"), scope)
     exec(compile("def loop():\n\n    return bar()\n", "/src/train.py", "exec"), scope)
     assert scope["loop"]()[-1] == ("/src/train.py", 3, "loop")
