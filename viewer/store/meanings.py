@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-_TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\);", re.DOTALL)
+_TABLE = re.compile(r"CREATE TABLE (\w+) \(((?:(?!\);).)*)\n\);", re.DOTALL)
 _COMMENTED = re.compile(r"^\s*(\w+) [A-Z]+,?\s+-- (.*(?:\n\s+-- .*)*)", re.MULTILINE)
 
 
