@@ -22,6 +22,8 @@ MOST_CLEARS = 200
 MOST_NAMES = 8
 Place = tuple[str | None, int | None]
 """A file and a line."""
+Holding = Callable[[list[Any]], tuple[int, Place] | None]
+"""Returns how many of some parameters run in reentrant checkpoints that give them no gradient, and the place of one."""
 
 
 @dataclass
@@ -44,8 +46,13 @@ class GradientWatch:
     any gradient, only classes of `torch.optim` count, because others may not read gradients, and more steps, unless
     `zero_grad` has cleared the gradients before each, because a part of a program may begin to train later."""
 
-    def __init__(self, write: Callable[[MissingGradients], None], failed: Callable[[str, BaseException], None]) -> None:
-        self._write, self._failed = write, failed
+    def __init__(
+        self,
+        write: Callable[[MissingGradients], None],
+        failed: Callable[[str, BaseException], None],
+        in_checkpoints: Holding = lambda _: None,
+    ) -> None:
+        self._write, self._failed, self._in_checkpoints = write, failed, in_checkpoints
         self._seen: WeakKeyDictionary[Any, _Watched] = WeakKeyDictionary()
         self._cleared: dict[int, Place] = {}
         """Where gradients were cleared since the last step of their optimizer, by parameter."""
@@ -118,11 +125,12 @@ class GradientWatch:
         names = parameter_names(trained)
         unowned = sum(names[id(one)] is None for one in missing) if any(names.values()) else 0
         shown = sorted(missing, key=lambda one: names[id(one)] is not None)[:MOST_NAMES]
+        checkpointed, checkpoint = self._in_checkpoints(missing) or (0, (None, None))
         self._write(
             MissingGradients(
                 type(optimizer).__name__, watched.steps, len(trained), len(missing), unowned,
                 [names[id(one)] for one in shown], [list(one.shape) for one in shown], file, line,
-                watched.cleared, *watched.zero_grad,
+                watched.cleared, *watched.zero_grad, checkpointed, *checkpoint,
             )
         )  # fmt: skip
 

@@ -22,6 +22,7 @@ from stepscope.tracer.inductor.misplaced_clipping import ClippingWatch
 from stepscope.tracer.inductor.missing_gradients import GradientWatch
 from stepscope.tracer.inductor.nonfinite_parameters import NonfiniteWatch
 from stepscope.tracer.inductor.piled_hooks import PilesWatch
+from stepscope.tracer.inductor.reentrant_checkpoints import ReentrantCheckpoints
 from stepscope.tracer.inductor.scheduler_calls import SchedulerCalls
 from stepscope.tracer.inductor.shared_parameters import SharedWatch
 from stepscope.tracer.inductor.state_calls import StateCalls, waiting_calls
@@ -91,7 +92,11 @@ class OptimizerSteps:
         self._gradients, self._cleared = GradientResets(write, failed), ClearedWatch(write, failed)
         self._schedulers = SchedulerCalls(failed)
         self._rates = RateWatch(write, failed, self._schedulers.last)
-        self._updates, self._missing = UpdateWatch(write, failed), GradientWatch(write, failed)
+        self._checkpoints = ReentrantCheckpoints(failed)
+        self._updates, self._missing = (
+            UpdateWatch(write, failed),
+            GradientWatch(write, failed, self._checkpoints.holding),
+        )
         self._untrained, self._shared = UntrainedWatch(write, failed), SharedWatch(write, failed)
         self._hooks, self._averaging = HooksWatch(write, failed), AveragingWatch(write, failed)
         self._clipping, self._piles = ClippingWatch(write, failed), PilesWatch(write, failed)
@@ -115,7 +120,8 @@ class OptimizerSteps:
 
     @property
     def _calls(self) -> tuple[Any, ...]:
-        return self._clearing, self._clips, self._evals, self._losses, self._schedulers, self._state_calls
+        own = self._checkpoints, self._clearing, self._clips, self._evals, self._losses
+        return *own, self._schedulers, self._state_calls
 
     @property
     def _states(self) -> StatesWatch:

@@ -209,6 +209,12 @@ class MissingGradients(Record):
     zero_grad_file: str | None = None
     """The place in the program that calls `zero_grad`."""
     zero_grad_line: int | None = None
+    checkpointed: int = 0
+    """The number of those without a gradient that run only in reentrant checkpoints without an input that requires
+    one."""
+    checkpoint_file: str | None = None
+    """The place in the program that calls such a checkpoint."""
+    checkpoint_line: int | None = None
 
 
 @dataclass(frozen=True)

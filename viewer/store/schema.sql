@@ -237,7 +237,9 @@ CREATE TABLE missing_gradients (     -- optimizers with parameters that had no g
     names VARCHAR, sizes VARCHAR,    -- JSON lists
     file VARCHAR, line BIGINT,       -- the place that calls step
     cleared BIGINT,                  -- number of the steps before which zero_grad had cleared their gradients
-    zero_grad_file VARCHAR, zero_grad_line BIGINT
+    zero_grad_file VARCHAR, zero_grad_line BIGINT,
+    checkpointed BIGINT,             -- number of those that run only in reentrant checkpoints without an input that requires a gradient
+    checkpoint_file VARCHAR, checkpoint_line BIGINT
 );
 CREATE TABLE untrained_parameters (  -- parameters of a module, some of them in a list, that no optimizer has
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, trained BIGINT, container VARCHAR, parameters BIGINT,

@@ -266,6 +266,19 @@ def test_an_optimizer_without_any_gradient(opened: Open, cleared: int, line: int
     assert finding.title.startswith(told)
 
 
+def test_parameters_in_a_reentrant_checkpoint_have_no_gradient(opened: Open) -> None:
+    record = MissingGradients(
+        "Adam", 5, 6, 2, 0, ["0.weight", "0.bias"], [[4, 3], [4]], "/src/train.py", 12, 0, None, None, 2, "/src/m.py", 7
+    )
+    findings = all_findings(opened(LogBuilder().record(run()).record(record).record(End("exit", 1))))
+    (finding,) = [one for one in findings if one.kind == "missing_gradients"]
+    assert (finding.severity, finding.source and finding.source.line) == ("warning", 7)
+    assert finding.title.endswith(
+        "steps: they run in a checkpoint (m.py:7) with use_reentrant=True, none of whose inputs requires a gradient"
+    )
+    assert any("use_reentrant=False" in said for said in finding.proof)
+
+
 def test_parameters_in_a_plain_list_are_not_trained(opened: Open) -> None:
     names = ["L['self'].blocks[0]._modules['up']._parameters['weight']", "L['self'].blocks[1]._parameters['bias']"]
     log = LogBuilder().record(run())

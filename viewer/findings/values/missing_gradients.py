@@ -2,12 +2,14 @@
 it does not train them. The finding names the parameters by the modules that hold them. It is a warning if no parameter
 had a gradient in the first 20 steps, or in all steps of a recording with at least five: such steps of an optimizer of
 `torch.optim` itself change nothing. If `zero_grad` of the optimizer or of a module had cleared gradients before each of
-these steps, the finding names its line. It is also a warning if no module holds one of the parameters, although modules
-hold others: a layer may have been replaced after the optimizer had been created, and the new one is then not trained.
-Otherwise it is for information, because a part of the model may be meant not to be used; a `detach()` that was left
-over, and a layer whose output is not used, are usual causes. If there are at most eight of them, and all that compiled
-code returns of what it computes from them passes through `detach()` or `torch.no_grad()`, the finding names these
-lines. Steps with a closure are not looked at."""
+these steps, the finding names its line. It is also a warning if parameters run only in calls of `checkpoint` with
+`use_reentrant=True` none of whose inputs requires a gradient, because PyTorch then computes none in the backward pass
+of the checkpoint, and if no module holds one of the parameters, although modules hold others: a layer may have been
+replaced after the optimizer had been created, and the new one is then not trained. Otherwise it is for information,
+because a part of the model may be meant not to be used; a `detach()` that was left over, and a layer whose output is
+not used, are usual causes. If there are at most eight of them, and all that compiled code returns of what it computes
+from them passes through `detach()` or `torch.no_grad()`, the finding names these lines. Steps with a closure are not
+looked at."""
 
 from __future__ import annotations
 
@@ -32,6 +34,11 @@ _OTHERS = (
     "A compiled backward pass ran, but it computed no gradient of these parameters: usual causes are an optimizer that"
     " has the parameters of another model, detach(), and torch.no_grad()."
 )
+_REENTRANT = (
+    "A reentrant checkpoint runs its function again in the backward pass only if an input of the checkpoint requires a"
+    " gradient, which the output of frozen layers does not. Pass use_reentrant=False, or let the first input require a"
+    " gradient (enable_input_require_grads() of transformers does this)."
+)
 
 
 def find(evidence: Evidence) -> list[Timed]:
@@ -46,7 +53,7 @@ def _finding(evidence: Evidence, one: WithoutGradients) -> Timed:
     ends = cut_gradients(evidence.trace, one.log, known) if len(known) == one.missing else []
     return one.time_unix_ns, Finding(
         kind="missing_gradients",
-        severity="warning" if one.unowned or one.missing == one.parameters else "info",
+        severity="warning" if one.unowned or one.checkpointed or one.missing == one.parameters else "info",
         title=_title(one, place(source)),
         proof=[
             *([f"Without a gradient: {names_text(known, one.missing - one.unowned)}"] if known else []),
@@ -62,7 +69,7 @@ def _finding(evidence: Evidence, one: WithoutGradients) -> Timed:
         page="/",
         rank=evidence.rank_of(one.log),
         log=one.log,
-        source=_clears(one) or next((end.source for end in ends if end.source), source),
+        source=_cause(one) or next((end.source for end in ends if end.source), source),
     )  # fmt: skip
 
 
@@ -72,9 +79,15 @@ def _clears(one: WithoutGradients) -> SourceLine | None:
     return line_at(one.zero_grad_file, one.zero_grad_line) if is_each else None
 
 
+def _cause(one: WithoutGradients) -> SourceLine | None:
+    return _clears(one) or (line_at(one.checkpoint_file, one.checkpoint_line) if one.checkpointed else None)
+
+
 def _advice(one: WithoutGradients) -> list[str]:
     if _clears(one) is not None:
         return ["Call zero_grad() after step(), or before backward()."]
+    if one.checkpointed:
+        return [_REENTRANT]
     if one.missing == one.parameters:
         return [_OTHERS if one.has_backward else _NO_BACKWARD]
     return []
@@ -87,6 +100,13 @@ def _title(one: WithoutGradients, at: str) -> str:
             f" {one.name}{at}, so that these change nothing"
         )
     first = f"in its first {one.steps} steps"
+    if one.checkpointed:
+        which = place(line_at(one.checkpoint_file, one.checkpoint_line))
+        run = "they run" if one.checkpointed == one.missing else f"{one.checkpointed:,} of them run"
+        return (
+            f"{one.missing:,} of {plural(one.parameters, 'parameter')} of {one.name}{at} had no gradient {first}: {run}"
+            f" in a checkpoint{which} with use_reentrant=True, none of whose inputs requires a gradient"
+        )
     if one.missing == one.parameters:
         return f"{one.name}{at} changed nothing {first}, because none of its parameters had a gradient"
     told = f"{one.missing:,} of {plural(one.parameters, 'parameter')} of {one.name}{at} had no gradient {first}"

@@ -23,7 +23,7 @@ _COLUMNS = {
         "sampled_lines.files", "missing_gradients.file", "optimizer_steps.file", "learning_rates.file",
         "learning_rates.scheduler_file",
         "untrained_parameters.file", "shared_parameters.file", "cleared_gradients.file",
-        "cleared_gradients.zero_grad_file", "missing_gradients.zero_grad_file",
+        "cleared_gradients.zero_grad_file", "missing_gradients.zero_grad_file", "missing_gradients.checkpoint_file",
         "kept_tensors.file", "changed_hooks.file", "misplaced_clipping.file", "eval_calls.file",
         "misplaced_clipping.clip_file", "unaveraged_gradients.file", "piled_hooks.file",
         "piled_hooks.step_file", "unmatched_keys.file", "nonfinite_parameters.file",

@@ -10,6 +10,7 @@ from stepscope.viewer.store.trace import Trace
 _MISSING = """
     SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, steps, parameters, missing, unowned,
            names, sizes, file, line, coalesce(cleared, 0) AS cleared, zero_grad_file, zero_grad_line,
+           coalesce(checkpointed, 0) AS checkpointed, checkpoint_file, checkpoint_line,
            bool_or(EXISTS (SELECT 1 FROM calls c JOIN graphs g ON g.graph = c.graph
                            WHERE c.log = m.log AND g.phase = 'backward')) AS has_backward
     FROM missing_gradients m GROUP BY ALL ORDER BY log, name
@@ -38,6 +39,11 @@ class WithoutGradients(NamedTuple):
     """The number of the steps before which `zero_grad` had cleared gradients of these parameters."""
     zero_grad_file: str | None
     zero_grad_line: int | None
+    checkpointed: int
+    """The number of those without a gradient that run only in reentrant checkpoints without an input that requires
+    one."""
+    checkpoint_file: str | None
+    checkpoint_line: int | None
     has_backward: bool
     """Whether a compiled backward pass has run in one of the logs."""
 
