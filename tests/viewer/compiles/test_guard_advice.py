@@ -99,7 +99,7 @@ def test_what_is_not_known_has_no_advice() -> None:
         ("not ___dict_contains('a', L['x'])", "not ___dict_contains('a', L['x'])", None),
         ("L['xs'][0] == L['n']", "xs[0]", "L['n']"),
         ("options.L['a'] == 1", "options.L['a']", "1"),
-        ("list(dict.keys(L['batch']))[0] == 'image'", "list(batch)[0]", "'image'"),
+        ("list(dict.keys(L['batch']))[0] == 'image'", "keys of batch", "'image'"),
         ("L['self']._modules['head']._buffers['mean'] == 1", "self.head.mean", "1"),
         (
             "tensor 'self._modules['7']._parameters['bias']' requires_grad mismatch. expected requires_grad=1. Guard"

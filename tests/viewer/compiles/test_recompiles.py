@@ -85,11 +85,27 @@ def test_functions_that_are_compiled_for_one_new_state_are_one_finding(
     assert [one.title.startswith(title) for one, title in zip(found, titles, strict=True)] == [True] * len(titles)
 
 
+SAME_KEYS = "batch needs the same keys in the same order in all calls: pass what differs as values."
+
+
 def test_missing_keys_of_a_dictionary_are_one_cause(opened: Opened) -> None:
     reasons = [f"0/{number}: KeyError on batch['meta_{number}']" for number in range(3)]
     (finding,) = all_findings(opened(recompiled(LogBuilder(), *reasons)))
     assert "was recompiled 3 times: the keys of batch changed ('meta_0', 'meta_1', 'meta_2')" in finding.title
-    assert finding.proof[-1] == "batch needs the same keys in all calls: pass what differs as values."
+    assert finding.proof[-1] == SAME_KEYS
+
+
+def test_the_length_and_the_order_of_a_dictionary_are_its_keys(opened: Opened) -> None:
+    reasons = [
+        "0/0: len(batch) != 4",
+        "0/1: list(dict.keys(batch))[0] == 'text'    # for name in batch:",
+        "0/2: len(batch) != 3",
+    ]
+    (finding,) = all_findings(opened(recompiled(LogBuilder(), *reasons)))
+    assert finding.title.endswith("was recompiled 3 times: the keys of batch changed")
+    assert finding.proof[-1] == SAME_KEYS
+    (finding,) = all_findings(opened(recompiled(LogBuilder(), "0/0: len(batch) != 4", "0/1: len(batch) != 3")))
+    assert "len(batch) changed from 4 to 3" in finding.title
 
 
 def test_a_guard_that_could_not_be_evaluated_is_told_as_such(opened: Opened) -> None:

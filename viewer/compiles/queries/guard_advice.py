@@ -66,7 +66,10 @@ def advice(source: str, values: Sequence[str], guard: str, *, is_static: bool = 
             "for all calls."
         )
     if source.startswith(KEYS):
-        return f"{source.removeprefix(KEYS)} needs the same keys in all calls: pass what differs as values."
+        return (
+            f"{source.removeprefix(KEYS)} needs the same keys in the same order in all calls: pass what differs as"
+            " values."
+        )
     if not values:
         return None
     return _of_values(source, values)

@@ -19,6 +19,8 @@ FREED = "lifetime of "
 _NO_KEY = re.compile(r"^KeyError on (.+)\[('[^']*'|\"[^\"]*\"|-?\d+)\]$")
 """A call passed a dictionary without a key that the compiled code reads."""
 KEYS = "keys of "
+_KEY = re.compile(r"^list\(dict\.keys\((.+)\)\)\[\d+\] == ('[^']*'|\"[^\"]*\"|-?\d+)$")
+"""A key at a position of a dictionary."""
 _OTHER_LENGTH = re.compile(r"^(len\(.+\)) != (\d+)$")
 """What holds for the length of a list or dictionary of the call, in place of the guard that failed."""
 ANOTHER = "another of torch's own modules or functions"
@@ -87,7 +89,7 @@ def _guard(against: str | None, text: str) -> FailedGuard:
         source = f"{'type' if match[1] == 'type' else 'identity'} of {same_source(match[2])}"
     elif match := _FREED.match(guard):
         source = f"{FREED}{same_source(match[1])}"
-    elif match := _NO_KEY.match(guard):
+    elif match := _NO_KEY.match(guard) or _KEY.match(guard):
         source, expected = f"{KEYS}{same_source(match[1])}", match[2]
     elif match := _OTHER_LENGTH.match(guard):
         source, expected = same_source(match[1]), match[2]

@@ -68,6 +68,8 @@ class GuardChange:
     @property
     def text(self) -> str:
         """Return text like ``self.step changed (0, 1, 2, … 7)``, or the guard that failed if one value is known."""
+        if self.source.startswith(KEYS):
+            return f"the {self.source} changed" + (f" ({self._shown})" if len(self.values) > 1 else "")
         if len(self.values) < 2:
             if self.source.startswith(FREED) and _STACKED.search(self.source):
                 return "an object that is made before the graph break, and for which the code was compiled, was freed"
@@ -87,8 +89,6 @@ class GuardChange:
             return self.guard if ": " in self.guard else f"the guard {self.guard} failed"
         if (kind := self._of_inference()) is not None:
             return kind
-        if self.source.startswith(KEYS):
-            return f"the {self.source} changed ({self._shown})"
         if len(self.values) == 2:
             return f"{self.source} changed from {self.values[0]} to {self.values[1]}"
         return f"{self.source} changed ({self._shown})"
@@ -123,9 +123,17 @@ def reasons_of(events: Iterable[CompileEvent]) -> list[str]:
 def guard_changes(events: Sequence[CompileEvent]) -> list[GuardChange]:
     """Return the guards that failed first in the recompiles, the most frequent one first, of equal ones the last."""
     first = [_first_guard(event, reason) for event, reason in zip(events, reasons_of(events), strict=True)]
+    first = _with_keys(first, events)
     is_static = any(event.is_static for event in events)
     changes = [_change(same, is_static) for same in grouped(first, lambda guard: guard.source)]
     return sorted(reversed(changes), key=lambda change: -change.recompiles)
+
+
+def _with_keys(guards: Iterable[FailedGuard], events: Iterable[CompileEvent]) -> list[FailedGuard]:
+    """Return the guards, of which those that check the length of a dictionary count as checks of its keys."""
+    sources = {guard.source for event in events for guard in failed_guards(event.text)}
+    keys = {f"len({source.removeprefix(KEYS)})": source for source in sources if source.startswith(KEYS)}
+    return [replace(one, source=keys[one.source], expected=None) if one.source in keys else one for one in guards]
 
 
 def changes_text(changes: Sequence[GuardChange]) -> str:
