@@ -230,6 +230,15 @@ def losing(folder: Path) -> None:
     run_recorded(folder, code)
 
 
+def vanishing(folder: Path) -> None:
+    """A factor of the loss makes every gradient zero."""
+    code = (
+        "import torch; net = torch.nn.Linear(4, 4); f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
+        "[((f(torch.ones(2, 4)) * 0).sum().backward(), o.step(), o.zero_grad()) for _ in range(18)]"
+    )
+    run_recorded(folder, code)
+
+
 def freezing(folder: Path) -> None:
     """A weight changes after the compile that made a constant of it, and that measured choices for its product."""
     code = (
@@ -348,6 +357,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "evaluating": (evaluating, "run graph launches eval_call end"),
     "pairing": (pairing, "run graph launches loss_path end"),
     "summing": (summing, "run graph launches summed_losses end"),
+    "vanishing": (vanishing, "run graph launches zero_gradients end"),
     "losing": (losing, "run graph launches nonfinite_parameters end"),
     "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
     "keeping": (keeping, "run graph launches kept_results end"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -56,6 +56,8 @@ class GradientWatch:
         self._seen: WeakKeyDictionary[Any, _Watched] = WeakKeyDictionary()
         self._cleared: dict[int, Place] = {}
         """Where gradients were cleared since the last step of their optimizer, by parameter."""
+        self._zeroed: dict[int, tuple[int, int]] = {}
+        """The gradients that were set to zero and their versions then, which a backward pass changes, by parameter."""
         self._clears = 0
         self._has_failed = False
 
@@ -66,11 +68,21 @@ class GradientWatch:
         try:
             self._clears += 1
             with without_modes():
-                trained = _trained(owner) if isinstance(owner, Optimizer) else owner.parameters()
-                had = [id(one) for one in trained if one.grad is not None]
+                had = [id(one) for one in _of(owner) if one.grad is not None]
             self._cleared.update(dict.fromkeys(had, calling_place()))
             if self._clears == MOST_CLEARS:
                 self._cleared.clear()
+                self._zeroed.clear()
+        except Exception as error:
+            self._fail(error)
+
+    def cleared(self, owner: Any) -> None:
+        """Note that `zero_grad` of an optimizer or of a module has ended. Raises nothing."""
+        if self._has_failed or self._clears == MOST_CLEARS:
+            return
+        try:
+            with without_modes():
+                self._zeroed.update((id(one), _version(one.grad)) for one in _of(owner) if one.grad is not None)
         except Exception as error:
             self._fail(error)
 
@@ -101,9 +113,10 @@ class GradientWatch:
         """Forget the steps of the parent, which tells of them."""
         self._seen.clear()
         self._cleared.clear()
+        self._zeroed.clear()
 
     def _look(self, optimizer: Any, watched: _Watched) -> None:
-        watched.missing = [one for one in watched.missing if one.grad is None]
+        watched.missing = [one for one in watched.missing if self._is_empty(one)]
         places = [place for one in watched.missing if (place := self._cleared.pop(id(one), None)) is not None]
         if places:
             watched.cleared, watched.zero_grad = watched.cleared + 1, places[0]
@@ -111,6 +124,9 @@ class GradientWatch:
         is_whole = len(watched.missing) == len(_trained(optimizer)) and watched.cleared < watched.steps
         if watched.steps >= (STEPS_IF_ALL if is_whole else STEPS):
             self._tell(optimizer, watched)
+
+    def _is_empty(self, one: Any) -> bool:
+        return one.grad is None or self._zeroed.get(id(one)) == _version(one.grad)
 
     def _fail(self, error: Exception) -> None:
         self._has_failed = True
@@ -133,6 +149,14 @@ class GradientWatch:
                 watched.cleared, *watched.zero_grad, checkpointed, *checkpoint,
             )
         )  # fmt: skip
+
+
+def _version(gradient: Any) -> tuple[int, int]:
+    return id(gradient), gradient._version
+
+
+def _of(owner: Any) -> Iterable[Any]:
+    return _trained(owner) if isinstance(owner, Optimizer) else owner.parameters()
 
 
 def _trained(optimizer: Any) -> list[Any]:

@@ -28,10 +28,11 @@ from stepscope.tracer.inductor.shared_parameters import SharedWatch
 from stepscope.tracer.inductor.state_calls import StateCalls, waiting_calls
 from stepscope.tracer.inductor.unaveraged_gradients import AveragingWatch
 from stepscope.tracer.inductor.untrained_parameters import UntrainedWatch
+from stepscope.tracer.inductor.zero_gradients import ZeroGradientsWatch
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.graphs import UnaveragedGradients
 from stepscope.tracer.schema.losses import LossPath, SummedLosses
-from stepscope.tracer.schema.parameters import LearningRate, NonfiniteParameters
+from stepscope.tracer.schema.parameters import LearningRate, NonfiniteParameters, ZeroGradients
 from stepscope.tracer.schema.states import EvalCall, UncopiedState, UnmatchedKeys
 from stepscope.tracer.schema.steps import (
     ChangedHooks,
@@ -65,6 +66,7 @@ OptimizerRecord = (
     | UncopiedState
     | UnmatchedKeys
     | UntrainedParameters
+    | ZeroGradients
 )
 LEAST_NS = 1_000_000
 """Shortest step that is recorded."""
@@ -75,8 +77,9 @@ class OptimizerSteps:
     learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer, of those whose
     memory others share, of hooks that change after the compile or pile up, of clipping that has no effect on a step or
     happens before unscaling, of calls of `eval`, of paths to losses, of gradients that DistributedDataParallel does not
-    average, of calls of `load_state_dict` that load or restore nothing, of parameters that become NaN or infinite and,
-    in the end, of gradients that were kept, or cleared before a step used them."""
+    average, of calls of `load_state_dict` that load or restore nothing, of gradients that are zero, of
+    parameters that become NaN or infinite and, in the end, of gradients that were kept, or cleared before a step used
+    them."""
 
     def __init__(
         self,
@@ -101,6 +104,7 @@ class OptimizerSteps:
         self._hooks, self._averaging = HooksWatch(write, failed), AveragingWatch(write, failed)
         self._clipping, self._piles = ClippingWatch(write, failed), PilesWatch(write, failed)
         self._nonfinite = NonfiniteWatch(write, failed, recorded_step)
+        self._zero = ZeroGradientsWatch(write, failed)
         self._clearing = ClearingCalls(self._clears, self._has_cleared)
         self._clips, self._evals = ClippingCalls(self._clipping), EvalCalls(write, failed)
         self._losses = LossPaths(write, failed)
@@ -163,6 +167,7 @@ class OptimizerSteps:
 
     def _has_cleared(self, owner: Any) -> None:
         self._cleared.cleared(owner)
+        self._missing.cleared(owner)
         self._clipping.cleared(owner)
 
     def _begin(self, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -171,6 +176,7 @@ class OptimizerSteps:
         self._piles.begins(optimizer)
         self._nonfinite.begins(optimizer)
         if not _has_closure(args, kwargs):  # else it calls graphs
+            self._zero.begins(optimizer)
             self._missing.begins(optimizer)
             self._averaging.begins(optimizer)
             self._untrained.begins(optimizer)

@@ -48,6 +48,37 @@ class NonfiniteParameters(Record):
 
 
 @dataclass(frozen=True)
+class ZeroGradients(Record):
+    """An optimizer of `torch.optim` that got gradients which were zero before each of its steps 6, 12 and 18, or most
+    of whose other elements were then subnormal numbers of float16."""
+
+    KIND: ClassVar[str] = "zero_gradients"
+    TABLE: ClassVar[str | None] = "zero_gradients"
+
+    name: str
+    """The class of the optimizer."""
+    steps: int
+    """The number of its steps until the last look."""
+    looks: int
+    """The number of steps whose gradients were looked at."""
+    parameters: int
+    """The number of parameters with a gradient in the last one."""
+    zero: int
+    """The number of those whose gradients were zero in each one."""
+    names: list[str | None]
+    """The first ones, by a variable or the class of an outer module; None for those that belong to no module."""
+    elements: int
+    """The number of elements of all gradients that were compared with the range of float16 in the last one."""
+    zero_elements: int
+    """The number of those that were zero."""
+    tiny_elements: int
+    """The number of those that were subnormal numbers of float16; 0 unless they are most of those that are not zero."""
+    file: str | None
+    """The place in the program that calls `step`."""
+    line: int | None
+
+
+@dataclass(frozen=True)
 class LearningRate(Record):
     """The largest learning rate of an optimizer of `torch.optim` in its first step, or in a step in which it is at
     least twice or at most half the last one that was recorded. Rates that are tensors are left out."""

@@ -231,6 +231,12 @@ CREATE TABLE nonfinite_parameters (  -- optimizers whose parameters became NaN o
     file VARCHAR, line BIGINT,       -- the place that calls step
     nonfinite_float16 BIGINT, infinite_before BIGINT  -- NULL in older logs
 );
+CREATE TABLE zero_gradients (        -- optimizers that got gradients which are zero, or too small for float16
+    log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, looks BIGINT, parameters BIGINT, zero BIGINT,
+    names VARCHAR,                   -- JSON list
+    elements BIGINT, zero_elements BIGINT, tiny_elements BIGINT,
+    file VARCHAR, line BIGINT        -- the place that calls step
+);
 CREATE TABLE missing_gradients (     -- optimizers with parameters that had no gradient in the first steps
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, parameters BIGINT, missing BIGINT,
     unowned BIGINT,                  -- number of those that belong to no module

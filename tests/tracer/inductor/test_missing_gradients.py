@@ -57,7 +57,7 @@ def test_gradients_that_are_cleared_before_each_step(clears: str, set_to_none: b
     found: list[MissingGradients] = []
     watch, built = GradientWatch(found.append, failed), model([])
     optimizer = torch.optim.SGD(built.parameters(), lr=0.1)
-    calls = ClearingCalls(watch.clears, lambda _: None)
+    calls = ClearingCalls(watch.clears, watch.cleared)
     calls.attach()
     for _ in range(STEPS):
         if clears != "none":
@@ -66,10 +66,24 @@ def test_gradients_that_are_cleared_before_each_step(clears: str, set_to_none: b
         watch.begins(optimizer)
     calls.detach()
     watch.tell()
-    assert [one.cleared for one in found] == ([0] if clears == "none" else [STEPS] if set_to_none else [])
+    assert [one.cleared for one in found] == ([0] if clears == "none" else [STEPS])
     for one in found:
         assert (one.missing, one.parameters) == (4, 4)
         assert (one.zero_grad_file == __file__) == (clears != "none")
+
+
+def test_gradients_that_are_set_to_zero_before_the_backward_pass_are_not_missing() -> None:
+    found: list[MissingGradients] = []
+    watch, built = GradientWatch(found.append, failed), model([])
+    optimizer = torch.optim.SGD(built.parameters(), lr=0.1)
+    calls = ClearingCalls(watch.clears, watch.cleared)
+    calls.attach()
+    for _ in range(STEPS):
+        optimizer.zero_grad(set_to_none=False)
+        built(torch.zeros(1, 2)).sum().backward()
+        watch.begins(optimizer)
+    calls.detach()
+    assert not found
 
 
 @pytest.mark.parametrize("later", [STEPS + 1, 0])

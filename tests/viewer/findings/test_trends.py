@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.tracer.schema.parameters import LearningRate
+from stepscope.tracer.schema.launches import Tensors
+from stepscope.tracer.schema.parameters import LearningRate, ZeroGradients
 from stepscope.tracer.schema.process_ends import End
 from stepscope.tracer.schema.steps import (
     ClearedGradients,
@@ -27,7 +29,7 @@ from stepscope.viewer.findings.values.parameter_jump import jump_of
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.shared_parameters import shared
 from stepscope.viewer.values.queries.trends import Course
-from tests.logs.synthetic import UNIX_NS, LogBuilder, run
+from tests.logs.synthetic import UNIX_NS, LogBuilder, graph, run, tensors
 from tests.logs.value_logs import NAN, Program, Stat, ValueLog
 
 Open = Callable[[LogBuilder | bytes], Trace]
@@ -277,6 +279,37 @@ def test_parameters_in_a_reentrant_checkpoint_have_no_gradient(opened: Open) -> 
         "steps: they run in a checkpoint (m.py:7) with use_reentrant=True, none of whose inputs requires a gradient"
     )
     assert any("use_reentrant=False" in said for said in finding.proof)
+
+
+SOME = ["net.0.weight", "net.0.bias"]
+
+
+@pytest.mark.parametrize(
+    ("zero", "names", "tiny", "dtype", "severity", "said"),
+    [
+        (2, SOME, 0, "float32", "info", "The gradients of 2 of 4 parameters of Adam (train.py:12) were zero before"),
+        (4, SOME * 2, 0, "float32", "warning", "All gradients of Adam (train.py:12) were zero before each of 3 steps"),
+        (0, [], 45, "float16", "warning", "The gradients that Adam (train.py:12) gets are too small for float16: in"),
+        (0, [], 45, "float32", None, ""),
+    ],
+)
+def test_gradients_that_are_zero_or_tiny(
+    opened: Open, zero: int, names: list[str | None], tiny: int, dtype: str, severity: str | None, said: str
+) -> None:
+    log = LogBuilder().record(run()).record(graph())
+    log.record(Tensors(0, 0, 0, [replace(one, dtype=dtype) for one in tensors().tensors]))
+    log.record(ZeroGradients("Adam", 18, 3, 4, zero, names, 100, 50, tiny, "/src/train.py", 12))
+    found = [one for one in all_findings(opened(log.record(End("exit", 1)))) if one.kind == "zero_gradients"]
+    assert [(one.severity, one.title.startswith(said)) for one in found] == ([(severity, True)] if severity else [])
+
+
+@pytest.mark.parametrize(("zero", "kinds"), [(["net.0.bias"], []), (["net.1.bias"], ["zero_gradients"])])
+def test_gradients_that_were_cleared_are_one_finding(opened: Open, zero: list[str | None], kinds: list[str]) -> None:
+    log = LogBuilder().record(run())
+    log.record(MissingGradients("Adam", 5, 4, 1, 0, ["0.bias"], [[3]], "/src/train.py", 12))
+    log.record(ZeroGradients("Adam", 18, 3, 4, 1, zero, 100, 50, 0, "/src/train.py", 12))
+    found = all_findings(opened(log.record(End("exit", 1))))
+    assert [one.kind for one in found] == ["missing_gradients", *kinds]
 
 
 def test_parameters_in_a_plain_list_are_not_trained(opened: Open) -> None:

@@ -1,15 +1,15 @@
-"""Parameters of an optimizer of `torch.optim` require a gradient and had none in each of its first five steps, so that
-it does not train them. The finding names the parameters by the modules that hold them. It is a warning if no parameter
-had a gradient in the first 20 steps, or in all steps of a recording with at least five: such steps of an optimizer of
-`torch.optim` itself change nothing. If `zero_grad` of the optimizer or of a module had cleared gradients before each of
-these steps, the finding names its line. It is also a warning if parameters run only in calls of `checkpoint` with
-`use_reentrant=True` none of whose inputs requires a gradient, because PyTorch then computes none in the backward pass
-of the checkpoint, and if no module holds one of the parameters, although modules hold others: a layer may have been
-replaced after the optimizer had been created, and the new one is then not trained. Otherwise it is for information,
-because a part of the model may be meant not to be used; a `detach()` that was left over, and a layer whose output is
-not used, are usual causes. If there are at most eight of them, and all that compiled code returns of what it computes
-from them passes through `detach()` or `torch.no_grad()`, the finding names these lines. Steps with a closure are not
-looked at."""
+"""Parameters of an optimizer of `torch.optim` require a gradient and had none in each of its first five steps, or one
+that `zero_grad` had set to zero, so that it does not train them. The finding names the parameters by the modules that
+hold them. It is a warning if no parameter had a gradient in the first 20 steps, or in all steps of a recording with at
+least five: such steps of an optimizer of `torch.optim` itself change nothing. If `zero_grad` of the optimizer or of a
+module had cleared gradients before each of these steps, the finding names its line. It is also a warning if parameters
+run only in calls of `checkpoint` with `use_reentrant=True` none of whose inputs requires a gradient, because PyTorch
+then computes none in the backward pass of the checkpoint, and if no module holds one of the parameters, although
+modules hold others: a layer may have been replaced after the optimizer had been created, and the new one is then not
+trained. Otherwise it is for information, because a part of the model may be meant not to be used; a `detach()` that was
+left over, and a layer whose output is not used, are usual causes. If there are at most eight of them, and all that
+compiled code returns of what it computes from them passes through `detach()` or `torch.no_grad()`, the finding names
+these lines. Steps with a closure are not looked at."""
 
 from __future__ import annotations
 

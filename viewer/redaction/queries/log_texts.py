@@ -26,7 +26,7 @@ _COLUMNS = {
         "cleared_gradients.zero_grad_file", "missing_gradients.zero_grad_file", "missing_gradients.checkpoint_file",
         "kept_tensors.file", "changed_hooks.file", "misplaced_clipping.file", "eval_calls.file",
         "misplaced_clipping.clip_file", "unaveraged_gradients.file", "piled_hooks.file",
-        "piled_hooks.step_file", "unmatched_keys.file", "nonfinite_parameters.file",
+        "piled_hooks.step_file", "unmatched_keys.file", "nonfinite_parameters.file", "zero_gradients.file",
         "uncopied_states.file", "uncopied_states.saved_file", "loss_paths.file", "summed_losses.file",
     ),
     "names": (
@@ -43,6 +43,7 @@ _COLUMNS = {
         "unaveraged_gradients.name", "unaveraged_gradients.module", "piled_hooks.name", "piled_hooks.owner",
         "unmatched_keys.module", "unmatched_keys.given_prefix", "unmatched_keys.own_prefix",
         "unmatched_keys.given_key", "uncopied_states.module", "uncopied_states.optimizer",
+        "zero_gradients.name", "zero_gradients.names",
         "nonfinite_parameters.name", "nonfinite_parameters.names", "nonfinite_parameters.nan_before",
         "loss_paths.nodes",
     ),
