@@ -2,10 +2,11 @@
 smallest normal number of float16.
 
 $ stepscope run zero_gradients.py
-warning: The gradients that SGD (zero_gradients.py:29) gets are too small for float16
+warning: The gradients that SGD (zero_gradients.py:30) gets are too small for float16
 """
 
 import sys
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,7 +18,7 @@ scaler = torch.amp.GradScaler("cpu", enabled="--fixed" in sys.argv)
 
 
 @torch.compile
-def loss_of(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+def loss_of(x: torch.Tensor, target: torch.Tensor) -> Any:
     with torch.autocast("cpu", torch.float16):
         return nn.functional.mse_loss(model(x).float(), target) / 1000
 
