@@ -52,6 +52,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "trace"
 
 
+@pytest.mark.slow
 def test_the_demo_shows_its_run_and_says_how_to_go_on(demo: tuple[Path, str]) -> None:
     out, text = demo
     assert re.search(r"step 2: loss nan", text)

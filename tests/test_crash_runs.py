@@ -276,6 +276,7 @@ def terminal() -> Iterator[tuple[io.FileIO, int]]:
         yield file, child
 
 
+@pytest.mark.slow
 def test_a_terminal_stays_one(tmp_path: Path, terminal: tuple[io.FileIO, int]) -> None:
     file, child = terminal
     program = "import sys; print('tty', sys.stderr.isatty(), sys.stdout.isatty(), file=sys.stderr)"
@@ -333,6 +334,7 @@ def test_what_cannot_be(tmp_path: Path, arguments: list[str], words: str) -> Non
     assert b"Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_the_sanitizer_is_asked_for_only_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tools = tmp_path / "tools"
     monkeypatch.setenv("PATH", str(tools))

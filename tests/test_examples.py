@@ -25,10 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 EXAMPLES = ROOT / "docs" / "examples" / "findings"
 ON_GPU = {"full_precision_matmul"}
 NEEDS_GPU = (pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"))
-FEW = {
-    "crash", "exported_training", "graph_break", "growth",
-    "nonfinite", "recompile", "replica_difference", "wrong_kernel",
-}  # fmt: skip
+FEW = {"crash", "graph_break", "growth", "nonfinite"}
 """Kinds whose examples each run of the tests records; those of the others are slow."""
 UNCAUGHT = {"compile_failure", "exception"}
 """Kinds whose examples end with an exception that comes up to the outermost frame."""

@@ -82,6 +82,7 @@ def test_the_folder_of_links_has_what_the_wheel_has(wheel: list[str], tmp_path: 
     assert missing == []
 
 
+@pytest.mark.slow
 def test_the_source_distribution_can_be_built_and_tested(tmp_path: Path) -> None:
     (path,) = SdistBuilder(str(ROOT)).build(directory=str(tmp_path))
     with tarfile.open(path) as archive:

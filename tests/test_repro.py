@@ -155,6 +155,7 @@ def table(output: str) -> dict[str, dict[str, list[str]]]:
     return rows
 
 
+@pytest.mark.slow
 def test_a_saved_launch_that_makes_nan_makes_the_same_ones(saved: Trace, tmp_path: Path) -> None:
     launch = launch_of(saved, "cpp_fused%softmax%")
     assert worst_launch(saved) == launch

@@ -66,6 +66,7 @@ def test_what_a_script_builds_is_text_too(visit: Visit, poisoned: Trace) -> None
         assert page.evaluate(RAN) == 0
 
 
+@pytest.mark.slow
 def test_the_report_runs_nothing(offline: Visit, poisoned: Trace, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(render_report(poisoned), "utf-8")

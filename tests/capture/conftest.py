@@ -20,7 +20,7 @@ from tests.programs import NAMES
 from tests.variables import without_ours_and_torchs
 
 ROOT = Path(__file__).resolve().parents[2]
-FEW = {"adam", "cond", "custom_mutating", "graph_break", "transformer"}
+FEW = {"adam", "cond", "graph_break"}
 """Programs of the corpus that each run of the tests records; tests of the others are slow."""
 
 

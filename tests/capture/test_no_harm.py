@@ -84,6 +84,7 @@ def broken_hooks(scripts: Scripts, tmp_path_factory: pytest.TempPathFactory) -> 
     return {name: (out[name], said_of[name], folder / name) for name in HOOKS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_hook_that_raises_is_counted_and_said_once(broken_hooks: dict[str, tuple[str, str, Path]], hook: str) -> None:
     out, err, folder = broken_hooks[hook]

@@ -374,8 +374,8 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "read live": (read_live, "run graph steps launches values end"),
 }
 """Programs, and kinds that each of them writes."""
-FEW = {"hooking", "loading"}
-"""Programs that each run of the tests records; tests of the others are slow."""
+FEW = {"loading"}
+"""What each run of the tests records; tests of the other programs are slow."""
 
 
 @pytest.fixture(

@@ -120,6 +120,7 @@ def test_each_level_of_the_printer_has_a_name() -> None:
     assert levels == {"launches": "3", "values": "2", "save": "1"}
 
 
+@pytest.mark.slow
 def test_each_node_of_a_group_that_differs_is_a_reason(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PLANTED, str(tmp_path)]
     environment = clean_environment(tmp_path / "cache")

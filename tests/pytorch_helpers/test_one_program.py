@@ -87,6 +87,7 @@ def is_alike(row: ValueRow, said: dict[str, str]) -> bool:
 # torch/_inductor/codegen/debug_utils.py
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["value", "weight", "sines"])
 def test_the_figures_of_a_tensor_are_those_that_torch_prints(done: Done, name: str) -> None:
     said = figures(done.said["tensors"][name])

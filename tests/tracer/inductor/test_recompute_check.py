@@ -68,6 +68,7 @@ def check_sums(mismatch: dict[str, Any]) -> None:
     assert len(mismatch["snode"]) == len(recomputed) == len(curves(mismatch, "carried"))
 
 
+@pytest.mark.slow
 def test_a_healthy_pass_has_no_mismatch(done: dict[str, Done]) -> None:
     assert done["ours"].found == []
     assert done["ours"].order == done["unrecorded"].order

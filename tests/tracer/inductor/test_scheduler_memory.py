@@ -84,6 +84,7 @@ def check_sums(memory: dict[str, Any]) -> None:
     assert {len(memory[name]) for name in ("members", "node_kind", "alloc_bytes", "free_bytes")} == {count}
 
 
+@pytest.mark.slow
 def test_bytes_of_a_chain_are_the_sums_by_hand(tmp_path: Path) -> None:
     def chain(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return ((x @ w).relu() @ w).sum(1)

@@ -126,6 +126,7 @@ def test_copies_and_tied_weights_are_not_told() -> None:
     assert len([*twins, tied, averaged, *views]) == 7
 
 
+@pytest.mark.slow
 def test_parameters_that_all_are_trained_or_none_is_are_not_told() -> None:
     student, teacher = sharing()
     other = sgd(teacher)  # which never steps
@@ -163,6 +164,7 @@ def test_parameters_without_elements_and_on_meta_are_not_told() -> None:
         assert len([*teacher.parameters()]) == 1
 
 
+@pytest.mark.slow
 def test_inference_tensors_captured_graphs_and_few_steps_are_not_told() -> None:
     student, teacher = sharing()
     with torch.inference_mode():
@@ -202,6 +204,7 @@ def test_many_optimizers_end_the_search() -> None:
     assert len([*teacher.parameters()]) == 2
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_alive() -> None:
     student, teacher = sharing()
     found: list[SharedParameters] = []
@@ -235,6 +238,7 @@ class Average:
             self.weights[name].mul_(0.9).add_(one, alpha=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_written", [True, False])
 def test_an_average_that_begins_with_a_state_dict(is_written: bool) -> None:
     student = Student(3, 2)

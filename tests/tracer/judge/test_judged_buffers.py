@@ -170,6 +170,7 @@ def test_squares_beyond_the_range_accuse_no_kernel(tmp_path: Path) -> None:
     assert "the squares that aten.var_mean.correction sums exceed the range of float32" in reasons
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [pooled, only_pooled])
 def test_the_index_of_one_of_several_nan_accuses_no_kernel(model: Callable[[Tensor], Tensor], tmp_path: Path) -> None:
     """The kernel keeps the place of the first NaN in the window, and eager code that of the last one."""

@@ -143,6 +143,7 @@ def test_too_little_memory_is_said_and_what_can_be_judged_is(tmp_path: Path) -> 
     assert "--judge-kernels" in said
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_too_little_memory_to_follow_the_buffers_is_said_and_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -39,6 +39,7 @@ def hostile(title: str = HOSTILE) -> Finding:
     return Finding("nonfinite", "critical", title, HOSTILE, HOSTILE, HOSTILE, 1, 2, HOSTILE, {"x": HOSTILE})
 
 
+@pytest.mark.slow
 def test_findings_of_a_log_are_read(log: Path) -> None:
     found = read_findings(log)
     assert found[0].severity == "critical"

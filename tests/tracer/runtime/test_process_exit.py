@@ -101,6 +101,7 @@ def test_a_descriptor_of_a_program_ends_the_log(ended: list[str], tmp_path: Path
     assert ended == ["exec", "stays"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["spawn", "fork"])
 @pytest.mark.parametrize("start", [raise_by_multiprocessing, raise_by_torch])
 def test_the_exception_that_ends_a_child_is_known(start: Callable[..., int | None], how: str, tmp_path: Path) -> None:

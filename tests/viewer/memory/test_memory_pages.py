@@ -68,6 +68,7 @@ def twin(path: str) -> str:
     return f"{address}.json?{query}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "context"), PATHS.items())
 def test_page_and_twin(client: Client, path: str, context: type) -> None:
     answer = client.get(path)

@@ -72,6 +72,7 @@ def test_what_has_no_name_stays_unknown(opened: Open) -> None:
     assert found == {"unknown inputs": WEIGHT + X, "temporaries": 512, "saved for the backward pass": 1024}
 
 
+@pytest.mark.slow
 def test_activations_that_are_computed_again(opened: Open, named: dict[str, ProgramName]) -> None:
     again = SiteProvenance(0, [], [], recomputed={"buf0": 4, "buf9": 5})
     trace = opened(training(3).record(Provenance(0, [], [again])))

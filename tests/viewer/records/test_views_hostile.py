@@ -105,6 +105,7 @@ ALLOWED = frozenset(
 BUSY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.slow
 @BUSY
 @example("compilation_metrics", {"name": float("inf"), "bytes": float("-inf"), "time_ns": float("nan")}, None, Around())
 @given(
@@ -117,6 +118,7 @@ def test_any_event(event: str, metadata: Any, payload: str | None, around: Aroun
     check(view_of(event, None, None, metadata, payload, around))
 
 
+@pytest.mark.slow
 @BUSY
 @given(name=st.sampled_from(NAMES), payload=PAYLOADS, encoding=st.sampled_from(("json", "string", None)))
 def test_any_artifact(name: str | None, payload: str | None, encoding: str | None) -> None:

@@ -55,6 +55,7 @@ def test_a_secret_of_every_place_is_in_the_log_or_its_path(traces: Path) -> None
     assert len(PLACES) >= 30
 
 
+@pytest.mark.slow
 def test_no_planted_secret_is_in_report_markdown_or_archive(traces: Path) -> None:
     with open_trace(traces) as trace:
         ticket = gather(trace, redact=True, note=secret("note"))
@@ -69,6 +70,7 @@ def test_no_planted_secret_is_in_report_markdown_or_archive(traces: Path) -> Non
         assert "1.4142135" not in text, name  # an element of a tensor
 
 
+@pytest.mark.slow
 def test_the_same_files_hold_secrets_without_redaction(traces: Path) -> None:
     with open_trace(traces) as trace:
         ticket = gather(trace, note=secret("note"))
@@ -188,6 +190,7 @@ def test_common_words_raise_no_alarm(common: str, opened: Opened) -> None:
     render_markdown(ticket)
 
 
+@pytest.mark.slow
 def test_a_file_with_a_rest_is_not_written(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     ticket = gather(opened(synthetic.recorded(argv=["/home/kryptonyte/train.py"])), redact=True)
     ticket.contents.left_out.append("something of kryptonyte")

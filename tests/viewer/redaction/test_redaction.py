@@ -108,6 +108,7 @@ def test_every_part_of_a_report_is_looked_at(tmp_path: Path) -> None:
         assert collect(trace).shown.keys() == SHOWN.keys()
 
 
+@pytest.mark.slow
 def test_no_text_of_any_row_is_shown_without_a_proof() -> None:
     secret = secrets()
     whole = made(Contents, secret)
@@ -139,6 +140,7 @@ def test_no_secret_of_any_record_is_in_the_report(keep: bool, tmp_path: Path) ->
     assert SECRET not in everything(html)
 
 
+@pytest.mark.slow
 def test_what_a_run_says_of_its_program_and_machine_is_not_in_the_report(opened: Opened) -> None:
     log = synthetic.recorded(
         argv=[f"/home/{SECRET}/train.py", "--token", SECRET],

@@ -22,6 +22,7 @@ from tests.logs.unpacking import data_of, whole_report
 Opened = Callable[[LogBuilder | bytes], Trace]
 
 
+@pytest.mark.slow
 def test_report_needs_nothing_else(opened: Opened) -> None:
     html = whole_report(opened(synthetic.recorded()))
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", html)

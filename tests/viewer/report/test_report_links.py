@@ -104,6 +104,7 @@ def test_what_findings_point_to_comes_first(opened: Opened, monkeypatch: pytest.
     assert not dead_links(html)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["multi_rank_schedule", "comp_failure.log"])
 def test_samples_have_no_dead_links(name: str, tmp_path: Path) -> None:
     folder = sample_logs()

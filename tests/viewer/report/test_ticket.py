@@ -71,6 +71,7 @@ def test_measured_stands_apart_from_concluded(opened: Opened) -> None:
         assert 0 < text.index("Concluded") < text.rindex("Measured")
 
 
+@pytest.mark.slow
 def test_markdown_of_a_hostile_log_breaks_out_of_nothing(opened: Opened) -> None:
     log = overflow_log.recorded(argv=[HOSTILE], machine=machine(os=HOSTILE, variables={"TORCH_X": HOSTILE}))
     text = render_markdown(gather(opened(log), note=HOSTILE))

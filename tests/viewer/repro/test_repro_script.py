@@ -324,6 +324,7 @@ def test_only_operators_are_called(tmp_path: Path, kernel: str, kind: LaunchKind
     refused(log, "cannot be written as a script")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_run_again_is_one_sentence(tmp_path: Path) -> None:
     log = synthetic.recorded(steps=1).write(tmp_path / "x.log")
     refused(log, "calls a part of the graph", launch=2)

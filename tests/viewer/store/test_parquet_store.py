@@ -145,6 +145,7 @@ def test_tables_are_kept_until_the_store_changes(copied: Path) -> None:
         assert rows_of_all_tables(trace) == expected
 
 
+@pytest.mark.slow
 @BOTH
 def test_copies_and_views_hold_the_rows_of_the_files(store: Trace, made: Path) -> None:
     found = rows_of_all_tables(store)

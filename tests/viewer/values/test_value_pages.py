@@ -169,6 +169,7 @@ def test_hostile_names_have_pages_and_stay_text(hostile: Client) -> None:
     assert hostile.get(f"{paths[1]}.json").json()["detail"]["row"]["buffer"] == HOSTILE
 
 
+@pytest.mark.slow
 def test_every_link_of_the_pages_leads_somewhere(hostile: Client) -> None:
     seen: set[str] = set()
     for path in ("/kernels", "/graphs/0/buffers", "/values", "/curves?site=0&argument=2", f"/kernels/{slug(HOSTILE)}"):
@@ -272,6 +273,7 @@ def test_report_lists_the_worst_buffers(trace: Trace, monkeypatch: pytest.Monkey
     assert html.count('data-route="/graphs/0/buffers/') == 3
 
 
+@pytest.mark.slow
 def test_report_without_values_says_so(opened: Opened) -> None:
     html = whole_report(opened(synthetic.recorded()))
     assert data_of(html)["values"] is None
@@ -279,6 +281,7 @@ def test_report_without_values_says_so(opened: Opened) -> None:
     assert "stepscope run --level values" in html
 
 
+@pytest.mark.slow
 def test_report_of_hostile_names(tmp_path: Any) -> None:
     log = overflow_log.recorded(8, names={"kernel": HOSTILE, "buffer": HOSTILE})
     with open_trace(log.write(tmp_path / "hostile.log")) as opened:

@@ -77,6 +77,7 @@ def test_a_log_without_launch_sites(opened: Open) -> None:
     assert empties(client, "/sites?name=mm") == {"No launches in this trace": "stepscope run -- python train.py"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sample_logs() is None, reason="no sample logs")
 @pytest.mark.parametrize("name", ["simple.log", "comp_failure.log", "export.log", "multi_rank_logs"])
 def test_logs_that_pytorch_wrote(name: str, tmp_path: Path) -> None:

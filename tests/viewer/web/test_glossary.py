@@ -48,6 +48,7 @@ def explained(page: str) -> list[str]:
     return [name for _, name in found]
 
 
+@pytest.mark.slow
 def test_pages_explain_a_term_once(trace: Trace) -> None:
     client = Client(trace)
     found = {path: explained(client.get(path).text) for path in (*PATHS, "/recompiles", "/graph-breaks", "/caches")}
@@ -61,6 +62,7 @@ def test_pages_explain_a_term_once(trace: Trace) -> None:
         assert name in found[path], path
 
 
+@pytest.mark.slow
 def test_a_report_has_each_text_once(trace: Trace) -> None:
     page = whole_report(trace)
     assert sorted(name for _, name, _ in TEXT.findall(page)) == sorted(TERMS)

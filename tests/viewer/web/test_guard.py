@@ -113,6 +113,7 @@ def test_head_is_answered_like_get(client: Client, path: str) -> None:
     assert dict(head.headers) == dict(get.headers)
 
 
+@pytest.mark.slow
 def test_an_answer_is_bounded(trace: Trace) -> None:
     long = ask(trace, "SELECT repeat('é', 300000) AS a FROM range(1000)", seconds=600)
     assert long.more
@@ -140,6 +141,7 @@ def test_now_is_answered_as_text(trace: Trace) -> None:
     assert answer.rows[0][1:3] == [1, 2]
 
 
+@pytest.mark.slow
 def test_no_file_is_read_not_even_the_index(trace: Trace, tmp_path: Path) -> None:
     (tmp_path / "spilled.csv").write_text("a\n1\n")
     for name in (trace.index, "/proc/self/environ", tmp_path / "spilled.csv", tmp_path / "*", ".tmp/x"):

@@ -107,6 +107,7 @@ def test_every_page_has_a_case() -> None:
     assert len(asked) == len(patterns)
 
 
+@pytest.mark.slow
 def test_the_api_describes_every_twin(client: Client) -> None:
     described = client.get("/openapi.json").json()["paths"]
     assert set(described) == {twin.path for twin in registry.twins()}

@@ -40,6 +40,7 @@ def test_a_taken_default_port_gives_way_to_a_free_one(
     assert capsys.readouterr().err == f"stepscope: The port {kept} is in use, so a free one is taken.\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--open",)], ids=["plain", "open"])
 def test_a_browser_is_opened_only_with_the_option(options: tuple[str, ...], tmp_path: Path) -> None:
     """A command stands in for the browser, as a user's variable BROWSER names one."""

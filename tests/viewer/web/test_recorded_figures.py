@@ -47,6 +47,7 @@ def steps(trace: Trace) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_number_of_launches(trace: Trace) -> None:
     facts = summary(trace)
     launches = facts["counts"]["launches"]
@@ -61,6 +62,7 @@ def test_the_number_of_launches(trace: Trace) -> None:
     assert re.search(rf"\b{count} launches\b|[Ll]aunches +{count}\b", summary_text(trace))
 
 
+@pytest.mark.slow
 def test_the_duration_and_the_launches_of_a_step(trace: Trace) -> None:
     listed, report = shown(trace, "/steps"), text_of(whole_report(trace))
     for row in steps(trace):
@@ -74,6 +76,7 @@ def test_the_duration_and_the_launches_of_a_step(trace: Trace) -> None:
         assert sum(timeline["launches"]["count"]) == row["launches"]
 
 
+@pytest.mark.slow
 def test_the_peak_of_memory(trace: Trace) -> None:
     memory = summary(trace)["memory"]
     peak = format_bytes(memory["peak_bytes"])

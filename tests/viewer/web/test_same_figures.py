@@ -29,6 +29,7 @@ def shown(trace: Trace, path: str) -> str:
     return re.sub(r" ([,.;])", r"\1", text)
 
 
+@pytest.mark.slow
 def test_sizes_of_memory(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growths, "LEAST_BYTES", 1)
     trace = opened(training(5, keep=99).record(growth(losses(range(4)), ["list of 4 in keep of __main__"])))

@@ -87,6 +87,7 @@ def test_the_page_of_values(trace: Trace) -> None:
         assert f"step {BAD_STEP} · launch {number}<" in Client(trace).get(f"/values?log={rank}").text
 
 
+@pytest.mark.slow
 def test_reports(trace: Trace) -> None:
     report, text = whole_report(trace), render_markdown(gather(trace))
     assert f"open launch {BAD[0]}<" in report

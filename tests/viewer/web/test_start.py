@@ -54,6 +54,7 @@ def said(code: str, *words: str) -> list[str]:
     return done.stdout.splitlines()[-1].split()
 
 
+@pytest.mark.slow
 def test_the_first_page_waits_for_no_other_page(log: Path) -> None:
     modules = said(_FIRST_PAGE, str(log))
     assert "stepscope.viewer.overview.page" in modules

@@ -39,6 +39,7 @@ def clicks(folder: Path, log: LogBuilder, said: str, most: int) -> int | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("log", "said", "most"),
     [

@@ -26,6 +26,7 @@ def make_cycle() -> None:
     cycle.append(cycle)
 
 
+@pytest.mark.slow
 def test_a_collection_is_recorded_only_with_the_deaths_in_it(collections: GarbageCollections) -> None:
     make_cycle()
     gc.collect()

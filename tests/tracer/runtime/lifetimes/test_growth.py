@@ -162,6 +162,7 @@ def test_training_leaves_nothing(tmp_path: Path) -> None:
     assert record(tmp_path, step).call == []
 
 
+@pytest.mark.slow
 def test_a_cache_that_is_written_in_place_and_one_that_is_replaced_leave_nothing(tmp_path: Path) -> None:
     cache = torch.zeros(8, 16)
     state = {"grown": torch.zeros(1, 16)}

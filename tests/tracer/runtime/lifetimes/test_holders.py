@@ -53,6 +53,7 @@ def test_a_list_of_a_module(module_global: Any) -> None:
     assert f"list of 3 in kept_in_module of {__name__}" in holders_of(storage)
 
 
+@pytest.mark.slow
 def test_out_of_time_nothing_is_said_of_who_holds_a_container(
     module_global: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

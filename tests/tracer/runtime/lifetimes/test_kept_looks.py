@@ -105,6 +105,7 @@ def test_a_search_that_took_long_delays_the_next_look(monkeypatch: pytest.Monkey
     assert not sink.failures
 
 
+@pytest.mark.slow
 def test_looks_that_would_cost_too_much_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
     global kept
     kept, looks = list[Tensor](), []

@@ -39,6 +39,7 @@ def test_what_is_found_is_logged_once(caplog: pytest.LogCaptureFixture, monkeypa
     assert "buf99 should have been allocated and was not" in entry.message
 
 
+@pytest.mark.slow
 def test_the_recording_says_what_is_done_and_holds_it(tmp_path: Path) -> None:
     with inductor_config.patch({"test_configs.track_memory_lifecycle": None}):
         with stepscope.trace(tmp_path / "log") as recorder:
@@ -167,6 +168,7 @@ def test_an_operator_under_a_mode_checks_the_function_that_calls_it() -> None:
         assert mismatch(run).endswith("buf77 should have been allocated and was not")
 
 
+@pytest.mark.slow
 def test_a_compiled_program_with_the_operator(tmp_path: Path) -> None:
     """The wrapper has it as an operator; while the program is traced nothing runs, so nothing is checked."""
     debug_utils.register_check_mem_op()

@@ -60,6 +60,7 @@ def views(draw: st.DrawFn) -> torch.Tensor:
     return view
 
 
+@pytest.mark.slow
 @given(view=views(), itemsize=st.sampled_from([2, 4, 8]))
 def test_every_element_is_read_once_in_one_order(view: torch.Tensor, itemsize: int) -> None:
     found = view_table(view.shape, view.stride(), itemsize)
