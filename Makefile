@@ -33,7 +33,7 @@ test-all: check browser compiler ## every check and every test (an hour)
 check: .venv/.installed-test ## ruff and mypy
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 
 bench: .venv/.installed-test compiler ## measure what recording costs and how fast a log opens
 	$(BIN)/python -m tests.benchmarks.bench_import
