@@ -5,26 +5,30 @@ a gradient, and otherwise for information, because a part of the model may be me
 computes with float16, and most elements of the gradients that are not zero are subnormal numbers of float16, smaller
 ones have become zero: this is a warning, too. Gradients that were scaled for the backward pass, and divided by the
 scale afterwards in float32, are no such numbers. Gradients that are missing, or were cleared before the step
-(missing_gradients), and those of steps with a closure, do not count."""
+(missing_gradients), and those of steps with a closure, do not count. If values were recorded, and an activation of the
+same log is zero in every step (dead_activation), there is no other finding."""
 
 from __future__ import annotations
 
 import orjson
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, names_text, rule_of
+from stepscope.viewer.findings.values import dead_activation
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.graphs.rows import line_at
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.missing_gradients import WithoutGradients, without_gradients
+from stepscope.viewer.values.queries.values import has_values
 from stepscope.viewer.values.queries.zero_gradients import WithZeroGradients, zero_gradients
 
 SUMMARY = "Gradients are zero, or too small for float16"
 TITLE_IS_MEASURED = True
 _CAUSES = (
     "Usual causes are a rectifier whose results are all zero, a mask that leaves nothing, and a factor of the loss that"
-    " is zero; record with --level values to look for an activation that is zero in every step."
+    " is zero"
 )
+_LOOK = "; record with --level values to look for an activation that is zero in every step"
 _SCALE = (
     "Scale the loss with torch.amp.GradScaler, or compute in bfloat16, which has the range of float32: numbers below"
     " 3e-08 are zero in float16, and those below 6.1e-05 have fewer digits."
@@ -36,8 +40,9 @@ def find(evidence: Evidence) -> list[Timed]:
     missing = {(one.log, one.name, one.file, one.line): one for one in without_gradients(evidence.trace)}
     found = [one for one in zero_gradients(evidence.trace) if one.zero or _underflows(one)]
     told = [missing.get((one.log, one.name, one.file, one.line)) for one in found]
-    pairs = zip(found, told, strict=True)
-    return [_finding(evidence, one) for one, other in pairs if other is None or not _is_told(one, other)]
+    others = [one for one, other in zip(found, told, strict=True) if other is None or not _is_told(one, other)]
+    dead = {one.log for _, one in dead_activation.find(evidence)} if others else set()
+    return [_finding(evidence, one) for one in others if one.log not in dead or _underflows(one)]
 
 
 def _is_told(one: WithZeroGradients, other: WithoutGradients) -> bool:
@@ -65,7 +70,7 @@ def _finding(evidence: Evidence, one: WithZeroGradients) -> Timed:
         title=_title(one, place(source)),
         proof=[
             *([f"Zero each time: {names_text(names, one.zero)}"] if names and not is_whole else []),
-            _SCALE if _underflows(one) else _CAUSES,
+            _SCALE if _underflows(one) else f"{_CAUSES}{'' if has_values(evidence.trace) else _LOOK}.",
         ],
         rule=rule_of(__doc__),
         evidence={
