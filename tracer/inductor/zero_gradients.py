@@ -94,7 +94,8 @@ class ZeroGradientsWatch:
 
     def _tell(self, optimizer: Any, watched: _Watched, gradients: dict[tuple[int, int], Any]) -> None:
         sample = _sample([*gradients.values()])
-        if not watched.zero and not sample.is_of_float16:
+        has_weight = any(gradients[place].dim() > 1 for place in watched.zero)
+        if not has_weight and not sample.is_of_float16:  # a loss may depend on no bias, as a difference does not
             return
         tiny = sample.tiny if sample.is_of_float16 else 0
         first = sorted(watched.zero)[:MOST_NAMES]

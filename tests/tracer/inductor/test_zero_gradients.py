@@ -42,6 +42,7 @@ def test_gradients_that_are_zero_at_each_look_are_named() -> None:
     "gradient_of",
     [
         lambda step, name, one: torch.full_like(one, float(step != EVERY)),
+        lambda step, name, one: torch.full_like(one, float(name.endswith("weight"))),
         lambda step, name, one: None,
         lambda step, name, one: torch.zeros_like(one).to_sparse(),
         lambda step, name, one: torch.full_like(one, 1e-3),

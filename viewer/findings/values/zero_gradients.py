@@ -1,10 +1,11 @@
 """Gradients that an optimizer of `torch.optim` gets are zero, so that the loss changes nothing about their parameters,
 or too small for float16. The recorder looks at the gradients before the steps 6, 12 and 18 of each optimizer. The
 finding names the parameters whose gradients were zero each time. It is a warning if these are all parameters that have
-a gradient, and otherwise for information, because a part of the model may be meant not to be used. If compiled code
-computes with float16, and most elements of the gradients that are not zero are subnormal numbers of float16, smaller
-ones have become zero: this is a warning, too. Gradients that were scaled for the backward pass, and divided by the
-scale afterwards in float32, are no such numbers. Gradients that are missing, or were cleared before the step
+a gradient, and otherwise for information, because a part of the model may be meant not to be used. Zero gradients of
+vectors alone, such as biases, do not count, because a loss that is a difference does not depend on a bias. If compiled
+code computes with float16, and most elements of the gradients that are not zero are subnormal numbers of float16,
+smaller ones have become zero: this is a warning, too. Gradients that were scaled for the backward pass, and divided by
+the scale afterwards in float32, are no such numbers. Gradients that are missing, or were cleared before the step
 (missing_gradients), and those of steps with a closure, do not count. If values were recorded, and an activation of the
 same log is zero in every step (dead_activation), there is no other finding."""
 
@@ -96,7 +97,6 @@ def _title(one: WithZeroGradients, at: str) -> str:
     looked = f"before each of {plural(one.looks, 'step')} that {'was' if one.looks == 1 else 'were'} looked at"
     if one.zero == one.parameters:
         return f"All gradients of {one.name}{at} were zero {looked}, so that the loss changes no parameter"
-    verb = "was" if one.zero == 1 else "were"
-    return (
-        f"The gradients of {one.zero:,} of {plural(one.parameters, 'parameter')} of {one.name}{at} {verb} zero {looked}"
-    )
+    gradients, were = ("gradient", "was") if one.zero == 1 else ("gradients", "were")
+    of = f"{one.zero:,} of {plural(one.parameters, 'parameter')} of {one.name}{at}"
+    return f"The {gradients} of {of} {were} zero {looked}"
