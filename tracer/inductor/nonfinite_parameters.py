@@ -9,8 +9,9 @@ counts only as what may have spread.
 from __future__ import annotations
 
 import math
+import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any, NamedTuple
@@ -28,6 +29,8 @@ from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.parameters import NonfiniteParameters
 
 MOST_NAMES, MOST_OPTIMIZERS = 8, 16
+OUTLYING = 10
+"""A learning rate that is so many times the median of the groups is told."""
 FREE_NS, SHARE = 1_000_000_000, 100
 """A look is left out if the looks have taken a second and, in addition, a hundredth of the time since the first."""
 _LONGEST_WAIT_S = 1.0
@@ -148,13 +151,14 @@ class NonfiniteWatch:
                 self._spent_ns += perf_counter_ns() - began
         if new := watched.new(bad):
             watched.is_told = True
-            self._tell(watched, read, bad, new, recorded, is_last=is_last)
+            self._tell(optimizer, watched, read, bad, new, recorded, is_last=is_last)
         watched.at_first |= {place: is_nan for place, is_nan in bad.items() if place not in watched.seen}
         watched.seen |= read.keys()
         watched.looked, watched.recorded = watched.steps, recorded
 
     def _tell(
         self,
+        optimizer: Any,
         watched: _Watched,
         read: Mapping[_Place, _Read],
         bad: Mapping[_Place, bool],
@@ -165,7 +169,8 @@ class NonfiniteWatch:
     ) -> None:
         before = [place for place, is_nan in watched.at_first.items() if is_nan][:MOST_NAMES]
         named = [read[place].parameter for place in (*new[:MOST_NAMES], *before) if place in read]
-        names = ModuleNames(all_modules()).of_parameters(named)
+        names_of = ModuleNames(all_modules()).of_parameters
+        names, outlier = names_of(named), _outlying_group(optimizer.param_groups)
         shown = min(len(new), MOST_NAMES)
         self._write(
             NonfiniteParameters(
@@ -174,6 +179,7 @@ class NonfiniteWatch:
                 watched.recorded, max(watched.recorded, recorded), *watched.at,
                 sum(read[place].tensor.dtype == torch.float16 for place in new),
                 sum(not is_nan for is_nan in watched.at_first.values()),
+                *((len(optimizer.param_groups), *outlier[:2], names_of(outlier[2])) if outlier else ()),
             )
         )  # fmt: skip
 
@@ -186,6 +192,17 @@ class NonfiniteWatch:
             self._is_done = True
             self._watched.clear()
             self._failed("parameters that become NaN or infinite", error)
+
+
+def _outlying_group(groups: Sequence[Mapping[str, Any]]) -> tuple[float, float, list[Any]] | None:
+    """Return the largest learning rate, the median of all and the first parameters of its group, if it is an outlier.
+    Rates that are tensors are left out."""
+    rates = [(group["lr"], group["params"]) for group in groups if isinstance(group.get("lr"), float)]
+    if len(rates) < 3:
+        return None
+    largest, parameters = max(rates, key=lambda one: one[0])
+    middle = statistics.median(rate for rate, _ in rates)
+    return (largest, middle, parameters[:MOST_NAMES]) if largest >= OUTLYING * middle else None
 
 
 def _may_wait() -> bool:

@@ -45,6 +45,12 @@ class NonfiniteParameters(Record):
     """The number of those that became NaN or infinite and are in float16; None in older logs."""
     infinite_before: int | None = None
     """The number of parameters that held infinities, but no NaN, when they were first looked at; None in older logs."""
+    groups: int | None = None
+    """The number of parameter groups, if the learning rate of one is at least ten times the median."""
+    largest_rate: float | None = None
+    median_rate: float | None = None
+    largest_rate_names: list[str | None] | None = None
+    """The first parameters of the group with the largest learning rate."""
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,8 @@ CREATE TABLE nonfinite_parameters (  -- optimizers whose parameters became NaN o
     names VARCHAR, nan_before VARCHAR,     -- JSON lists
     first_step BIGINT, last_step BIGINT,
     file VARCHAR, line BIGINT,       -- the place that calls step
-    nonfinite_float16 BIGINT, infinite_before BIGINT  -- NULL in older logs
+    nonfinite_float16 BIGINT, infinite_before BIGINT, -- NULL in older logs
+    groups BIGINT, largest_rate DOUBLE, median_rate DOUBLE, largest_rate_names VARCHAR
 );
 CREATE TABLE zero_gradients (        -- optimizers that got gradients which are zero, or too small for float16
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, looks BIGINT, parameters BIGINT, zero BIGINT,

@@ -131,6 +131,18 @@ def test_a_parameter_that_holds_such_values_from_the_start(value: float, is_froz
     assert Training(nn.Linear(4, 4), mask).run(8, plain) == []
 
 
+@pytest.mark.parametrize(("rates", "largest"), [([0.1, 0.1, 10.0], 10.0), ([0.1, 0.1, 0.9], None), ([0.1, 10.0], None)])
+def test_the_group_with_a_learning_rate_far_above_the_others(rates: list[float], largest: float | None) -> None:
+    one = Training()
+    one.optimizer.param_groups[0]["lr"] = rates[0]
+    added = [nn.Parameter(torch.ones(2)) for _ in rates[1:]]
+    for rate, parameter in zip(rates[1:], added, strict=True):
+        one.optimizer.add_param_group({"params": [parameter], "lr": rate})
+    (told,) = one.run(1, nan_in(1))
+    known = (len(rates), largest, 0.1, [None]) if largest else (None,) * 4
+    assert (told.groups, told.largest_rate, told.median_rate, told.largest_rate_names) == known
+
+
 def test_a_group_that_is_added_later() -> None:
     one = Training()
     one.train(2, plain)

@@ -28,6 +28,15 @@ def found(opened: Open, *records: Any) -> list[Finding]:
     return all_findings(opened(builder.record(End("exit", 1))))
 
 
+def test_a_learning_rate_far_above_the_others_is_told(opened: Open) -> None:
+    record = replace(BAD, groups=11, largest_rate=20.0, median_rate=0.02, largest_rate_names=HEAD)
+    (finding,) = found(opened, record)
+    assert (
+        "The parameter group of net.head.weight and net.head.bias has a learning rate of 20, while the median of the"
+        " 11 groups is 0.02."
+    ) in finding.proof
+
+
 @pytest.mark.parametrize(
     ("changes", "title", "severity"),
     [
@@ -47,7 +56,7 @@ def found(opened: Open, *records: Any) -> list[Finding]:
         ),
         (
             {"is_last": True, "nonfinite": 1, "names": [None]},
-            "A parameter that no module has holds NaN when the recording ended; it was finite after 4 recorded"
+            "A parameter that no module has holds NaN at the end of the recording; it was finite after 4 recorded"
             " steps of AdamW"
             " (train.py:30)",
             "critical",
@@ -67,7 +76,7 @@ def found(opened: Open, *records: Any) -> list[Finding]:
         ),
         (
             {"infinite_before": None, "nonfinite": 1, "is_last": True},
-            "net.head.weight holds NaN when the recording ended; it held no NaN after 4 recorded steps of AdamW"
+            "net.head.weight holds NaN at the end of the recording; it held no NaN after 4 recorded steps of AdamW"
             " (train.py:30)",
             "critical",
         ),

@@ -1,13 +1,13 @@
 """Parameters of an optimizer of `torch.optim` became NaN or infinite. The recorder looks at them before the first step,
 after the steps 1, 2, 4, 8 and so on, and when the recording ends, also if it reads no other values; so the finding
 tells between which two of these looks it happened, and which steps to record with values to find the first launch that
-makes NaN. What was NaN or infinite already when it was first looked at may be meant, as a mask is, and makes no finding
-by itself. The finding is critical if one of the parameters holds NaN, and for information if they hold only infinities,
-which the program may set itself, for example as a mask. If values were recorded, and the finding nonfinite or
-exploding_values tells of the same log what the optimizer got, or if only parameters in float16 became so, and the eps
-of the optimizer is zero in this dtype (rounded_eps), there is no other finding. Looks that would take more than a
-hundredth of the time are left out, as are programs with more than 16 optimizers, and of tensor subclasses all but the
-local part of a `DTensor`."""
+makes NaN. It names a parameter group whose learning rate is at least ten times the median of all groups. What was NaN
+or infinite already when it was first looked at may be meant, as a mask is, and makes no finding by itself. The finding
+is critical if one of the parameters holds NaN, and for information if they hold only infinities, which the program may
+set itself, for example as a mask. If values were recorded, and the finding nonfinite or exploding_values tells of the
+same log what the optimizer got, or if only parameters in float16 became so, and the eps of the optimizer is zero in
+this dtype (rounded_eps), there is no other finding. Looks that would take more than a hundredth of the time are left
+out, as are programs with more than 16 optimizers, and of tensor subclasses all but the local part of a `DTensor`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import orjson
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, names_text, rule_of
 from stepscope.viewer.findings.values import exploding_values, misread_dtype, nonfinite, uninitialised_read
+from stepscope.viewer.findings.values.describe import number
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.graphs.rows import line_at
 from stepscope.viewer.overview.rows import Finding
@@ -78,6 +79,7 @@ def _finding(evidence: Evidence, one: BadParameters) -> Timed:
                 if one.infinite_before
                 else []
             ),
+            *_outlier(one),
             f"To find {_MAKES_NAN if one.is_nan else _MAKES_INFINITY}, record with --level values"
             f" --steps {one.first_step}:{one.last_step + 1}.",
         ],
@@ -95,6 +97,16 @@ def _finding(evidence: Evidence, one: BadParameters) -> Timed:
     )
 
 
+def _outlier(one: BadParameters) -> list[str]:
+    """Return the learning rate that is far above the others."""
+    if one.groups is None or one.largest_rate is None or one.largest_rate_names is None:
+        return []
+    return [
+        f"The parameter group of {names_text(_names(one.largest_rate_names))} has a learning rate of"
+        f" {number(one.largest_rate)}, while the median of the {one.groups:,} groups is {number(one.median_rate or 0)}."
+    ]
+
+
 def _title(one: BadParameters, at: str, before: Sequence[str]) -> str:
     may_be_infinite = one.infinite_before != 0
     subject = "it" if one.nonfinite == 1 else "they" if before or may_be_infinite else "all"
@@ -102,7 +114,7 @@ def _title(one: BadParameters, at: str, before: Sequence[str]) -> str:
     earlier = f"{subject} {were}"
     optimizer = f" of {one.name}{at}"
     if one.is_last:
-        return f"{what_holds(one)} when the recording ended; {earlier} {after(one.finite_steps)}{optimizer}"
+        return f"{what_holds(one)} at the end of the recording; {earlier} {after(one.finite_steps)}{optimizer}"
     return f"{what_holds(one)} {after(one.steps)}{optimizer}; {earlier} {after(one.finite_steps)}"
 
 

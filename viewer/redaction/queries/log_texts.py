@@ -45,6 +45,7 @@ _COLUMNS = {
         "unmatched_keys.given_key", "uncopied_states.module", "uncopied_states.optimizer",
         "zero_gradients.name", "zero_gradients.names",
         "nonfinite_parameters.name", "nonfinite_parameters.names", "nonfinite_parameters.nan_before",
+        "nonfinite_parameters.largest_rate_names",
         "loss_paths.nodes",
     ),
     "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),

@@ -9,7 +9,8 @@ from stepscope.viewer.store.trace import Trace
 
 _NONFINITE = """
     SELECT log, time_unix_ns, name, steps, finite_steps, is_last, parameters, nonfinite, is_nan, names, nan_before,
-           first_step, last_step, file, line, nonfinite_float16, infinite_before
+           first_step, last_step, file, line, nonfinite_float16, infinite_before, groups, largest_rate, median_rate,
+           largest_rate_names
     FROM nonfinite_parameters ORDER BY log, time_unix_ns, name, line
 """
 
@@ -42,6 +43,12 @@ class BadParameters(NamedTuple):
     """How many of those that became NaN or infinite are in float16; None in older logs."""
     infinite_before: int | None
     """How many parameters held infinities, but no NaN, when they were first looked at; None in older logs."""
+    groups: int | None
+    """How many parameter groups there are, if the learning rate of one is at least ten times the median."""
+    largest_rate: float | None
+    median_rate: float | None
+    largest_rate_names: str | None
+    """JSON list of the first parameters of the group with the largest learning rate."""
 
     @property
     def optimizer(self) -> tuple[str, str | None, int | None]:
