@@ -7,10 +7,14 @@ from stepscope.viewer.memory.queries.graph_index import graph_index, named_graph
 from stepscope.viewer.memory.queries.unused_saved import PiledUp, piled_up
 from stepscope.viewer.overview.rows import Finding, Severity
 from stepscope.viewer.store.trace import Trace
-from stepscope.viewer.text.formats import basename, capitalized, format_bytes
+from stepscope.viewer.text.formats import basename, capitalized, format_bytes, holder_text
 
 LEAST_BYTES, LEAST_SHARE, WARNED_BYTES, WARNED_SHARE = 256 << 10, 0.1, 1 << 20, 0.5
 """Bytes that are told, and that are worth a warning, and their share of the peak of the run."""
+_OF_EXCEPTIONS = (
+    "An exception keeps the local variables of all functions that it came through: keep its text instead, or call"
+    " with_traceback(None) on it."
+)
 
 
 def of_unused_saved(trace: Trace, peaks: dict[int, int], ranks: dict[int, int | None], rule: str) -> list[Finding]:
@@ -41,11 +45,14 @@ def _finding(trace: Trace, one: PiledUp, peak_bytes: int, rank: int | None, rule
             "first_step": one.first_step,
             "last_step": one.last_step,
             "buffers": one.buffers,
+            "holders": one.holders,
         },
         proof=[
             *_calls(one),
             f"This is {of_peak} the peak of the run; {names_text(one.buffers)} of steps {one.first_step} to"
             f" {one.last_step} stayed alive together.",
+            *(f"It is held by {holder_text(holder)}." for holder in one.holders),
+            *([_OF_EXCEPTIONS] if any("traceback" in holder for holder in one.holders) else []),
             "Keeping a result of these calls, or a loss computed from it, keeps all of this alive. Calls under"
             " torch.no_grad() save nothing, and loss.item() and loss.detach() keep nothing alive.",
         ],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import orjson
 
 from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.graphs.rows import SourceLine
@@ -17,11 +19,14 @@ LEAST_CALLS = 6
 """Minimum number of calls of a graph whose saved tensors were alive together."""
 _MOST_STORAGES = 100_000
 _SAVED = """
-    SELECT v.log, l.graph, s.name AS buffer, v.storage_bytes, m.step, c.start_ns, v.died_ns
+    SELECT v.log, l.graph, s.name AS buffer, v.storage_bytes, m.step, c.start_ns,
+           coalesce(v.died_ns, 9223372036854775807) AS died_ns,
+           (SELECT any_value(b.holders) FROM left_behind b
+            WHERE b.log = v.log AND b.call = v.call AND b.storage = v.storage AND b.holders <> '[]') AS holders
     FROM survivors v JOIN layouts l ON l.layout = v.layout JOIN graphs g ON g.graph = l.graph AND g.phase = 'forward'
     JOIN calls c ON c.call = v.call AND c.state = 'ok' JOIN measured_calls m ON m.call = v.call
     JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage AND s.kind <> 'input'
-    WHERE v.made AND NOT v.met_by_backward AND v.died_ns > c.start_ns + c.duration_ns
+    WHERE v.made AND NOT v.met_by_backward AND (v.died_ns IS NULL OR v.died_ns > c.start_ns + c.duration_ns)
     ORDER BY v.log, l.graph, s.name, c.start_ns LIMIT $1
 """
 _CALLED_AT = """
@@ -42,6 +47,9 @@ class _Storage(NamedTuple):
     step: int
     start_ns: int
     died_ns: int
+    """The end of time for a storage that was not freed during the recording."""
+    holders: str | None
+    """JSON list of what held it when that was looked for; None if nothing was found."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,8 @@ class PiledUp:
     storage_bytes: int
     first_step: int
     last_step: int
+    holders: list[str]
+    """What held most of these storages when that was looked for."""
     called_at: SourceLine | None
     """The line that makes the first of these calls; None if it had called the graph before, or is unknown."""
 
@@ -98,7 +108,9 @@ def _pile(trace: Trace, log: int, graph: int, series: Sequence[Sequence[_Storage
     size = sum(one.storage_bytes for storages in series for one in storages)
     steps = longest[0].step, longest[-1].step
     at = _called_at(trace, graph, longest[0].start_ns)
-    return PiledUp(log, graph, [storages[0].buffer for storages in series], len(longest), size, *steps, at)
+    found = Counter(one.holders for storages in series for one in storages if one.holders is not None)
+    holders = orjson.loads(found.most_common(1)[0][0]) if found else []
+    return PiledUp(log, graph, [storages[0].buffer for storages in series], len(longest), size, *steps, holders, at)
 
 
 def _called_at(trace: Trace, graph: int, start_ns: int) -> SourceLine | None:
