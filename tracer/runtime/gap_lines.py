@@ -62,6 +62,8 @@ class GapLines:
         """Thread, time, number of the place, time for which the lock was held, and percentage of delays, of samples."""
         self._clock: int | None = None
         """The clock of the time for which the sampled thread computes."""
+        self._in_calls = (0, 0)
+        """Number of looks while a call ran, and the sum of their percentages of delays."""
         self._taken = 0
         self._sampler: threading.Thread | None = None
         self._ended = threading.Event()
@@ -126,7 +128,10 @@ class GapLines:
                     lock.begin(self._clock, interval_s)
                     if ended.wait(interval_s):
                         break
-                    if self._left_ns and not self._sink.running:
+                    if self._sink.running:
+                        looks, percent = self._in_calls
+                        self._in_calls = looks + 1, percent + delayed.percent()
+                    elif self._left_ns:
                         self._take(lock.end(), delayed.percent())
         except Exception as error:
             self._sink.failed("sampled lines", error)
@@ -158,8 +163,10 @@ class GapLines:
     def write(self) -> None:
         """Write the samples that are in no record yet."""
         pending, self._pending = self._pending, []
+        in_calls, self._in_calls = self._in_calls, (0, 0)
         if pending:
-            self._sink.write(LineSamples(*map(list, zip(*pending, strict=True))))
+            thread, ns, place, held_ns, delayed = (list(column) for column in zip(*pending, strict=True))
+            self._sink.write(LineSamples(thread, ns, place, held_ns, delayed, *in_calls))
 
 
 def place_of(stack: Iterable[Step]) -> Place:

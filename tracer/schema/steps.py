@@ -382,3 +382,7 @@ class LineSamples(Record):
     delayed: list[int] = field(default_factory=list)
     """For how many percent of the time since the last look the thread waited for a core; a wait counts when it ends, so
     that this may be more than 100. Older logs have an empty list."""
+    looks_in_calls: int = 0
+    """The number of looks since the last record at which a call of a graph ran, so that no sample was taken."""
+    delayed_in_calls: int = 0
+    """The sum of the percentages of the time before these looks in which the thread waited for a core."""

@@ -309,7 +309,8 @@ CREATE TABLE sampled_lines (         -- stacks of the program's lines between ca
 );
 CREATE TABLE line_samples (
     log BIGINT, time_unix_ns BIGINT, thread VARCHAR, ns VARCHAR, place VARCHAR, held_ns VARCHAR,
-    delayed VARCHAR  -- JSON lists
+    delayed VARCHAR,                 -- JSON lists
+    looks_in_calls BIGINT, delayed_in_calls BIGINT
 );
 CREATE TABLE profiled_operators (    -- what PyTorch's profiler saw in the steps of --profile
     log BIGINT, time_unix_ns BIGINT, thread BIGINT, start_ns BIGINT, duration_ns BIGINT,

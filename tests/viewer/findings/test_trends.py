@@ -289,6 +289,7 @@ SOME = ["net.0.weight", "net.0.bias"]
     [
         (2, SOME, 0, "float32", "info", "The gradients of 2 of 4 parameters of Adam (train.py:12) were zero before"),
         (4, SOME * 2, 0, "float32", "warning", "All gradients of Adam (train.py:12) were zero before each of 3 steps"),
+        (4, SOME * 2, 0, "float16", "warning", "All gradients of Adam (train.py:12) were zero before each of 3 steps"),
         (0, [], 45, "float16", "warning", "The gradients that Adam (train.py:12) gets are too small for float16: in"),
         (0, [], 45, "float32", None, ""),
     ],
@@ -301,6 +302,7 @@ def test_gradients_that_are_zero_or_tiny(
     log.record(ZeroGradients("Adam", 18, 3, 4, zero, names, 100, 50, tiny, "/src/train.py", 12))
     found = [one for one in all_findings(opened(log.record(End("exit", 1)))) if one.kind == "zero_gradients"]
     assert [(one.severity, one.title.startswith(said)) for one in found] == ([(severity, True)] if severity else [])
+    assert all(any("GradScaler" in line for line in one.proof) == (dtype == "float16") for one in found)
 
 
 @pytest.mark.parametrize(("zero", "kinds"), [(["net.0.bias"], []), (["net.1.bias"], ["zero_gradients"])])

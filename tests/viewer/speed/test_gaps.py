@@ -302,6 +302,13 @@ def test_waiting_for_a_core_of_the_machine_does_not_count(opened: Open) -> None:
     assert finding.title.startswith("Work outside of compiled code takes 45 % of a step (9.00 ms of 20.0 ms)")
 
 
+def test_waits_for_a_core_in_calls_are_no_part_of_the_step(opened: Open) -> None:
+    log = sampled(computing(training(before=12), 0, 1), (30, 11), delayed=25)
+    log.record(LineSamples([1], [MONOTONIC_NS], [1], [0], [25], looks_in_calls=10, delayed_in_calls=250))
+    (finding,) = found(opened(log))
+    assert finding.title.startswith("Work outside of compiled code takes 60 % of a step (9.00 ms of 15.0 ms)")
+
+
 def test_waiting_does_not_count_where_samples_are_spread_over_the_loop(opened: Open) -> None:
     """As on a busy machine: the line that they share is the call of the function that contains the loop."""
     log = computing(training(before=12), 0, 1)

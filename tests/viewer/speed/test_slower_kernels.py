@@ -101,10 +101,11 @@ def test_times_are_apart_if_their_ranks_are() -> None:
 def test_several_kernels_that_become_slower_have_no_cause_in_one_of_them() -> None:
     splits = [StepSplit(log=0, step=step, start_ns=0, end_ns=MS, parts=[]) for step in range(2)]
     change = _Change(splits[:1], splits[1:], 3 * MS, 7 * MS, None)
-    sites = [SiteChange(0, name, None, MS, late * MS, 0) for name, late in (("a", 3), ("b", 3), ("c", 1))]
-    assert _proof(change, sites) == ["Of the 3 kernels of these steps, 2 became slower."]
+    sites = [SiteChange(0, name, None, MS, late * MS, 0) for name, late in (("a", 3), ("b", 3), ("c", 1), ("d", 1))]
+    assert _proof(change, sites) == ["Of the 4 kernels of these steps, 2 became slower."]
     assert not _may_be_machine(change, sites)
     assert _may_be_machine(change, sites[:2])
+    assert _may_be_machine(change, sites[:3])
     assert _may_be_machine(change._replace(host_factor=1.6), sites)
     (nearly_all,) = _proof(change, [*sites[:2] * 3, sites[2]])
     assert nearly_all.startswith("6 of the 7 kernels became slower, which may be caused by a lower clock rate")

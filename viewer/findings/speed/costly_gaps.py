@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from stepscope.viewer.findings.evidence import Evidence
 from stepscope.viewer.findings.speed.costs import steady_runs, steps_of_runs
-from stepscope.viewer.speed.queries.gap_lines import hot_line
+from stepscope.viewer.speed.queries.gap_lines import HotLine, delayed_in_calls, hot_line
 from stepscope.viewer.speed.queries.gaps import (
     LEAST_NS,
     LEAST_SHARE,
@@ -25,9 +25,10 @@ from stepscope.viewer.store.trace import Trace
 
 def costly_gaps(trace: Trace) -> list[tuple[RunSplit, GapCost]]:
     """Return the gaps that are worth a finding, the longest of each log first, with the run as it were without the time
-    of the recorder in gaps. Only the time counts for which the thread computes, if it is known, or more if samples show
-    that it passes at one line of the program, and on a GPU only the time in which the device is idle. If each call is a
-    step, as in a server, waiting is no part of the step either."""
+    of the recorder in gaps and, as far as they are known, without the waits for a core of the machine. Only the time
+    counts for which the thread computes, if it is known, or more if samples show that it passes at one line of the
+    program, and on a GPU only the time in which the device is idle. If each call is a step, as in a server, waiting is
+    no part of the step either."""
     return trace.once(_costly_gaps)
 
 
@@ -58,17 +59,32 @@ def _adjusted(evidence: Evidence, costs: Mapping[int, Sequence[GapCost]]) -> Ite
             is_request = cost.kind == "outside" and run.log in serving
             unknown_ns = 0 if is_request else cost.part_ns
             waited_ns = cost.part_ns - (cost.computed_ns if cost.computed_ns is not None else unknown_ns)
+            hot = hot_line(evidence.trace, run.log, cost.spans) if waited_ns else None
             if waited_ns and not is_request and not has_ranks:
-                waited_ns = min(waited_ns, cost.part_ns - _at_one_line(evidence.trace, run, cost))
-            own_ns += waited_ns if is_request else 0
+                waited_ns = min(waited_ns, cost.part_ns - _at_one_line(hot, cost))
             part_ns = min(cost.part_ns - waited_ns, idle_ns)
-            yield replace(run, typical_ns=run.typical_ns - own_ns), cost._replace(part_ns=part_ns, waited_ns=waited_ns)
+            for_core_ns = _waits_for_core(evidence.trace, run, cost, hot, own_ns, waited_ns if is_request else None)
+            whole_ns = max(part_ns, run.typical_ns - own_ns - for_core_ns)
+            own_ns += waited_ns if is_request else 0
+            yield replace(run, typical_ns=whole_ns), cost._replace(part_ns=part_ns, waited_ns=waited_ns)
 
 
-def _at_one_line(trace: Trace, run: RunSplit, cost: GapCost) -> int:
+def _waits_for_core(
+    trace: Trace, run: RunSplit, cost: GapCost, hot: HotLine | None, own_ns: int, between_ns: int | None
+) -> int:
+    """Return how much of a step is no part of it because its thread waits for a core of the machine (ns), or, for
+    `between_ns` between two requests, for anything. Waits in a gap count alike only if those in calls are known."""
+    in_calls = delayed_in_calls(trace, run.log)
+    if in_calls is None:
+        return between_ns or 0
+    in_gap_ns = round(hot.delayed * cost.part_ns) if hot is not None else 0
+    others_ns = max(0, run.typical_ns - own_ns - cost.part_ns)
+    return (in_gap_ns if between_ns is None else between_ns) + round(in_calls * others_ns)
+
+
+def _at_one_line(hot: HotLine | None, cost: GapCost) -> int:
     """Return how much of a gap passes at one line of the program (ns), whether the thread computes there or waits for
     something else than a core of the machine."""
-    hot = hot_line(trace, run.log, cost.spans)
     around = [place.source for place in (cost.before, cost.after) if place is not None]
     if hot is None or any(map(hot.encloses, around)):
         return 0

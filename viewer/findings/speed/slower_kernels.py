@@ -4,8 +4,8 @@ later and an earlier step, the later one spends more time in kernels in nine of 
 deviations or more of the rank test of Mann and Whitney. The medians and the quickest tenths of both differ by a factor
 of 1.3 or more, and the medians by 15 % of a later step and 1 ms. The other host work of the steps must not have become
 slower to the same degree, because the machine may then have been busy with other programs. The finding names the kernel
-with most of the additional time. It is a warning from 30 % on, unless 80 % or more of several kernels became slower, or
-the other host work takes 1.5 times as long or more, which the machine may have caused."""
+with most of the additional time. It is a warning from 30 % on, unless more than half of several kernels became slower,
+or the other host work takes 1.5 times as long or more, which the machine may have caused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SUMMARY = "Kernels become slower within the run"
 LEAST_STEPS, FACTOR, HOST_PART = 8, 1.3, 0.5
 PAIRS, DEVIATIONS = 0.9, 3.3
 LEAST_HOST_NS = 20_000
-NEARLY_ALL, BUSY_FACTOR = 0.8, 1.5
+MANY, BUSY_FACTOR = 0.5, 1.5
 _OTHERS = "lower clock rate, fewer threads, or other programs that use the same memory"
 
 
@@ -170,11 +170,11 @@ def _factors(change: _Change, sites: Sequence[SiteChange]) -> list[float]:
 
 
 def _may_be_machine(change: _Change, sites: Sequence[SiteChange]) -> bool:
-    return _nearly_all_slower(_factors(change, sites)) or (change.host_factor or 0) >= BUSY_FACTOR
+    return _many_slower(_factors(change, sites)) or (change.host_factor or 0) >= BUSY_FACTOR
 
 
-def _nearly_all_slower(factors: Sequence[float]) -> bool:
-    return len(factors) > 1 and sum(factor >= FACTOR for factor in factors) >= NEARLY_ALL * len(factors)
+def _many_slower(factors: Sequence[float]) -> bool:
+    return len(factors) > 1 and sum(factor >= FACTOR for factor in factors) > MANY * len(factors)
 
 
 def _host_text(factor: float) -> str:
@@ -186,7 +186,7 @@ def _proof(change: _Change, sites: Sequence[SiteChange]) -> list[str]:
     factors = _factors(change, sites)
     host = _host_text(change.host_factor) if change.host_factor else ""
     slower = sum(factor >= FACTOR for factor in factors)
-    if _nearly_all_slower(factors):
+    if _many_slower(factors):
         those = f"{slower:,} of the" if slower < len(factors) else "All of the"
         return [f"{those} {len(factors):,} kernels became slower, which may be caused by a {_OTHERS}.{host}"]
     if len(factors) > 1:

@@ -30,6 +30,7 @@ _CAUSES = (
     " is zero"
 )
 _LOOK = "; record with --level values to look for an activation that is zero in every step"
+_IN_FLOAT16 = "Compiled code computes with float16, in which gradients of a loss that is not scaled become zero."
 _SCALE = (
     "Scale the loss with torch.amp.GradScaler, or compute in bfloat16, which has the range of float32: numbers below"
     " 3e-08 are zero in float16, and those below 6.1e-05 have fewer digits."
@@ -71,7 +72,7 @@ def _finding(evidence: Evidence, one: WithZeroGradients) -> Timed:
         title=_title(one, place(source)),
         proof=[
             *([f"Zero each time: {names_text(names, one.zero)}"] if names and not is_whole else []),
-            _SCALE if _underflows(one) else f"{_CAUSES}{'' if has_values(evidence.trace) else _LOOK}.",
+            *_advice(evidence, one),
         ],
         rule=rule_of(__doc__),
         evidence={
@@ -84,6 +85,13 @@ def _finding(evidence: Evidence, one: WithZeroGradients) -> Timed:
         log=one.log,
         source=source,
     )
+
+
+def _advice(evidence: Evidence, one: WithZeroGradients) -> list[str]:
+    if _underflows(one):
+        return [_SCALE]
+    others = f"{_CAUSES}{'' if has_values(evidence.trace) else _LOOK}."
+    return [_IN_FLOAT16, _SCALE, others.replace("Usual causes", "Other causes")] if one.has_float16 else [others]
 
 
 def _title(one: WithZeroGradients, at: str) -> str:

@@ -39,6 +39,11 @@ _SAMPLES = """
 """
 _PLACES = "SELECT place, files, lines, functions, code FROM sampled_lines WHERE log = ?"
 
+_DELAYED_IN_CALLS = """
+    SELECT sum(least(greatest(delayed_in_calls, 0), $2 * looks_in_calls))::DOUBLE / sum(looks_in_calls) / 100
+    FROM line_samples WHERE log = $1 AND looks_in_calls > 0 HAVING sum(looks_in_calls) >= $3
+"""
+
 Stack = tuple[SourceLine, ...]
 T = TypeVar("T")
 
@@ -90,6 +95,13 @@ def hot_line(trace: Trace, log: int, spans: Sequence[tuple[int, int]], *, waitin
     after = sum(held for stack, _, held in known if stack == (*hot.callers, hot.source))
     delayed = sum(percent for *_, percent in counts) / sum(count for _, count, *_ in counts) / 100
     return hot._replace(is_after=after > MOST * hot.share * hot.samples, delayed=min(1.0, delayed))
+
+
+def delayed_in_calls(trace: Trace, log: int) -> float | None:
+    """Return the part of the time of calls of graphs in which their thread waited for a core of the machine; None if
+    this is unknown."""
+    found = sql.rows(trace, _DELAYED_IN_CALLS, [log, _MOST_PERCENT, LEAST_SAMPLES])
+    return min(1.0, found[0][0]) if found else None
 
 
 def _stack(*columns: str) -> Stack:
