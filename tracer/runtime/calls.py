@@ -37,8 +37,9 @@ class _Thread(threading.local):
 
     def __init__(self) -> None:
         self.stack: list[GraphCall] = []
-        self.left: tuple[int, int, int] | None = None
-        """The number of the last outermost call, what the recorder took after it, and the thread's CPU time then."""
+        self.left: tuple[int, int, int, int] | None = None
+        """The number of the last outermost call, what the recorder took after it, the thread's CPU time then, and that
+        part of it which passed since the call began."""
         self.ident = threading.get_native_id()
 
 
@@ -73,7 +74,8 @@ class GraphCall:
     """One run of one function of a wrapper."""
 
     __slots__ = (
-        "block", "cells", "cost_ns", "device_times", "due", "end_ns", "flag", "found", "function", "gap", "graph",
+        "block", "cells", "computed_ns", "cost_ns", "device_times", "due", "end_ns", "flag", "found", "function",
+        "gap", "graph",
         "graph_slot", "hooks", "in_backward", "is_recorded", "judge", "layout", "life", "look", "mark", "now", "number",
         "owned", "parent", "read", "read_at", "readings", "rows", "rows_written",
         "see_storages", "start_ns", "state", "stats_ns", "step",
@@ -94,8 +96,11 @@ class GraphCall:
         self.now = perf_counter_ns
         self.read: Callable[[GraphCall, int, Sequence[Any]], None] | None = None
         """Function that reads tensors at a point of the wrapper; None if the call reads nothing."""
-        self.gap: tuple[int, int, int] | None = None
-        """The call before in this thread, and since its end the recorder's time and the CPU time of the thread (ns)."""
+        self.computed_ns = 0
+        """The CPU time of the thread when an outermost call began (ns)."""
+        self.gap: tuple[int, int, int, int] | None = None
+        """The call before in this thread, since its end the recorder's time and the CPU time of the thread, and the CPU
+        time of the thread in that call (ns)."""
         self.judge: GuardedJudge | None = None
         """Judge of the call; None if it is not judged."""
         self.readings: list[Reading] = []

@@ -124,7 +124,7 @@ class GraphHooks:
         computed_ns = thread_time_ns() if not stack else 0
         parent = stack[-1] if stack and stack[-1].sink is sink else None
         call = GraphCall(self._graph, function, self._wanted, parent)
-        call.hooks = self
+        call.hooks, call.computed_ns = self, computed_ns
         shape, ring = self._shapes[function], sink.ring
         call.cells = shape.scratch
         if parent.is_recorded if parent is not None else sink.is_on:
@@ -152,7 +152,7 @@ class GraphHooks:
         ring.started(call, shape)
         call.cost_ns = call.start_ns - entered
         if len(stack) == 1 and (left := this_thread.left) is not None:
-            call.gap = left[0], left[1] + call.cost_ns, computed_ns - left[2]
+            call.gap = left[0], left[1] + call.cost_ns, computed_ns - left[2], left[3]
         return call
 
     def _prepare(self, call: GraphCall, reads: ReadPlan | None, parent: GraphCall | None) -> None:
@@ -248,7 +248,9 @@ class GraphHooks:
         except Exception as error:
             self.sink.failed("end", error)
         if not this_thread.stack:
-            this_thread.left = call.number, perf_counter_ns() - call.end_ns, thread_time_ns()
+            computed_ns = thread_time_ns()
+            own_ns = perf_counter_ns() - call.end_ns
+            this_thread.left = call.number, own_ns, computed_ns, computed_ns - call.computed_ns
         if self.sink.asserts_lifetimes:
             self._layouts.assert_ended(call, self.sink)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from stepscope.tracer.schema.record import Record
@@ -123,6 +123,9 @@ class CallGaps(Record):
     """The time that the recorder took."""
     cpu_ns: list[int]
     """The time for which the thread computed; it waited for the rest, or the machine ran other threads."""
+    before_cpu_ns: list[int] = field(default_factory=list)
+    """The time for which the thread computed in the earlier call, with what the recorder did. Older logs have an empty
+    list."""
 
 
 @dataclass(frozen=True)

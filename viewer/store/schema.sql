@@ -342,7 +342,7 @@ CREATE TABLE calls_in_backward (
 CREATE TABLE call_gaps (
     log BIGINT, time_unix_ns BIGINT,
     call VARCHAR, before VARCHAR,    -- JSON lists of numbers of the log
-    own_ns VARCHAR, cpu_ns VARCHAR   -- JSON lists
+    own_ns VARCHAR, cpu_ns VARCHAR, before_cpu_ns VARCHAR -- JSON lists
 );
 -- Ids are ordered by (log, step, start), so that the launches of a step are a range of ids.
 CREATE TABLE launches (

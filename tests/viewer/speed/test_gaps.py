@@ -305,6 +305,8 @@ def test_waiting_for_a_core_of_the_machine_does_not_count(opened: Open) -> None:
 def test_waits_for_a_core_in_calls_are_no_part_of_the_step(opened: Open) -> None:
     log = sampled(computing(training(before=12), 0, 1), (30, 11), delayed=25)
     log.record(LineSamples([1], [MONOTONIC_NS], [1], [0], [25], looks_in_calls=10, delayed_in_calls=250))
+    calls = list(range(19))
+    log.record(CallGaps([one + 1 for one in calls], calls, [0] * 19, [0] * 19, [0] * 19))
     (finding,) = found(opened(log))
     assert finding.title.startswith("Work outside of compiled code takes 60 % of a step (9.00 ms of 15.0 ms)")
 

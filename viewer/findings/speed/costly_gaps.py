@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from stepscope.viewer.findings.evidence import Evidence
 from stepscope.viewer.findings.speed.costs import steady_runs, steps_of_runs
-from stepscope.viewer.speed.queries.gap_lines import HotLine, delayed_in_calls, hot_line
+from stepscope.viewer.speed.queries.gap_lines import delayed_in_calls, hot_line
 from stepscope.viewer.speed.queries.gaps import (
     LEAST_NS,
     LEAST_SHARE,
@@ -16,6 +16,7 @@ from stepscope.viewer.speed.queries.gaps import (
     gap_costs,
     logs_of_call_steps,
     logs_with_fallbacks,
+    lost_in_calls,
 )
 from stepscope.viewer.speed.queries.launch_costs import device_time
 from stepscope.viewer.speed.queries.runs import typical_steps
@@ -55,36 +56,41 @@ def _adjusted(evidence: Evidence, costs: Mapping[int, Sequence[GapCost]]) -> Ite
         if run in on_device:
             idle_ns = run.typical_ns - round(busy[run.log] / run.typical_steps) if run.log in busy else 0
         own_ns = sum(cost.own_ns for cost in costs[run.log])
+        is_server = run.log in serving
+        inner = [cost for cost in costs[run.log] if not (is_server and cost.kind == "outside")]
+        core_ns = _waits_for_core(evidence.trace, run, inner)
         for cost in costs[run.log]:
-            is_request = cost.kind == "outside" and run.log in serving
+            is_request = is_server and cost.kind == "outside"
             unknown_ns = 0 if is_request else cost.part_ns
             waited_ns = cost.part_ns - (cost.computed_ns if cost.computed_ns is not None else unknown_ns)
-            hot = hot_line(evidence.trace, run.log, cost.spans) if waited_ns else None
             if waited_ns and not is_request and not has_ranks:
-                waited_ns = min(waited_ns, cost.part_ns - _at_one_line(hot, cost))
-            part_ns = min(cost.part_ns - waited_ns, idle_ns)
-            for_core_ns = _waits_for_core(evidence.trace, run, cost, hot, own_ns, waited_ns if is_request else None)
-            whole_ns = max(part_ns, run.typical_ns - own_ns - for_core_ns)
+                waited_ns = min(waited_ns, cost.part_ns - _at_one_line(evidence.trace, run, cost))
             own_ns += waited_ns if is_request else 0
+            part_ns = min(cost.part_ns - waited_ns, idle_ns)
+            whole_ns = max(part_ns, run.typical_ns - own_ns - core_ns)
             yield replace(run, typical_ns=whole_ns), cost._replace(part_ns=part_ns, waited_ns=waited_ns)
 
 
-def _waits_for_core(
-    trace: Trace, run: RunSplit, cost: GapCost, hot: HotLine | None, own_ns: int, between_ns: int | None
-) -> int:
-    """Return how much of a step is no part of it because its thread waits for a core of the machine (ns), or, for
-    `between_ns` between two requests, for anything. Waits in a gap count alike only if those in calls are known."""
-    in_calls = delayed_in_calls(trace, run.log)
-    if in_calls is None:
-        return between_ns or 0
-    in_gap_ns = round(hot.delayed * cost.part_ns) if hot is not None else 0
-    others_ns = max(0, run.typical_ns - own_ns - cost.part_ns)
-    return (in_gap_ns if between_ns is None else between_ns) + round(in_calls * others_ns)
+def _waits_for_core(trace: Trace, run: RunSplit, gaps: Sequence[GapCost]) -> int:
+    """Return for how long (ns per step) the thread waits for a core of the machine in calls and in some gaps; 0 if that
+    is unknown for calls."""
+    delayed = delayed_in_calls(trace, run.log)
+    lost_ns = lost_in_calls(trace, run.log, typical_steps(trace)[run.log].steps) if delayed is not None else None
+    if delayed is None or lost_ns is None:
+        return 0
+    in_calls_ns = sum(part.duration_ns for part in run.parts if part.kind in ("kernels", "host"))
+    found = min(lost_ns, round(delayed * in_calls_ns))
+    for gap in gaps:
+        hot = hot_line(trace, run.log, gap.spans)
+        share = max(delayed, hot.delayed if hot is not None else 0.0)
+        found += min(gap.part_ns - (gap.computed_ns or 0), round(share * gap.part_ns))
+    return found
 
 
-def _at_one_line(hot: HotLine | None, cost: GapCost) -> int:
+def _at_one_line(trace: Trace, run: RunSplit, cost: GapCost) -> int:
     """Return how much of a gap passes at one line of the program (ns), whether the thread computes there or waits for
     something else than a core of the machine."""
+    hot = hot_line(trace, run.log, cost.spans)
     around = [place.source for place in (cost.before, cost.after) if place is not None]
     if hot is None or any(map(hot.encloses, around)):
         return 0

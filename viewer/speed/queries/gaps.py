@@ -61,6 +61,15 @@ _OWN = """
     SELECT c.step, sum(m.own_ns)::BIGINT FROM measured m JOIN calls c ON c.log = $log AND c.local_call = m.call
     WHERE list_contains($steps, c.step) GROUP BY c.step
 """
+_LOST_IN_CALLS = """
+    WITH measured AS (
+        SELECT unnest(from_json(before, '["BIGINT"]')) AS before,
+               unnest(from_json(before_cpu_ns, '["BIGINT"]')) AS before_cpu_ns
+        FROM call_gaps WHERE log = $1 AND before_cpu_ns <> '[]'
+    )
+    SELECT sum(greatest(0, c.duration_ns - m.before_cpu_ns))::BIGINT FROM measured m
+    JOIN calls c ON c.log = $1 AND c.local_call = m.before WHERE list_contains($2, c.step)
+"""
 _COMPUTED = """
     WITH steps AS (SELECT unnest($logs) AS log, unnest($steps) AS step), measured AS (
         SELECT log, unnest(from_json(before, '["BIGINT"]')) AS before, unnest(from_json(call, '["BIGINT"]')) AS call,
@@ -152,6 +161,13 @@ def _gap_costs(trace: Trace) -> dict[int, list[GapCost]]:
 def own_in_gaps(trace: Trace, log: int, steps: Sequence[int]) -> dict[int, int]:
     """Return what the recorder itself took before and between the calls of each of these steps of a log, by step."""
     return dict(sql.rows(trace, _OWN, {"log": log, "steps": list(steps)}))
+
+
+def lost_in_calls(trace: Trace, log: int, steps: Sequence[int]) -> int | None:
+    """Return for how long (ns) a typical one of some steps is in calls in which its thread does not compute, because it
+    waits for other threads, for a device or for a core of the machine; None if this is unknown."""
+    lost_ns = sql.number(trace, _LOST_IN_CALLS, [log, list(steps)])
+    return round(lost_ns / len(steps)) if lost_ns is not None and steps else None
 
 
 def computed_in_gaps(trace: Trace, steps: Mapping[int, Sequence[int]]) -> dict[int, dict[tuple[int, int], list[int]]]:
