@@ -22,6 +22,7 @@ from stepscope.viewer.store.open import open_trace
 from tests import python_processes
 from tests.capture.conftest import ROOT, clean_environment
 from tests.capture.logs import LogRecord, read_log
+from tests.capture.short_programs import SHORT_PROGRAMS
 from tests.logs import judged_logs
 from tests.logs.synthetic import recorded
 from tests.tracer.aoti.test_capture import OVERFLOW, imported, print_to
@@ -98,156 +99,9 @@ def run_recorded(folder: Path, code: str, *options: str) -> None:
     assert run(folder, *stepscope, sys.executable, "-c", code, autoload=True) == 0
 
 
-def optimizing(folder: Path) -> None:
-    """Steps of an optimizer with many parameters, whose gradients are not set to zero, and of one without effect."""
-    code = (
-        "import torch; w = torch.nn.Parameter(torch.ones(4_000_000)); o = torch.optim.Adam([w])\n"
-        "f = torch.compile(lambda x: (x * x).sum()); [(f(w).backward(), o.step()) for _ in range(3)]\n"
-        "v, u = torch.nn.Parameter(w.detach()[:64].bfloat16()), torch.nn.Parameter(torch.ones(1))\n"
-        "v.grad, o = v.detach(), torch.optim.SGD([v, u], lr=1e-6)\n"
-        "[o.step() for _ in range(6)]"
-    )
-    run_recorded(folder, code)
-
-
-def listing(folder: Path) -> None:
-    """Steps of an optimizer that lacks the layer which a plain list of the module holds."""
-    code = (
-        "import torch; net = torch.nn.Linear(4, 4); net.more = [torch.nn.Linear(4, 4)]\n"
-        "f, o = torch.compile(lambda x: net.more[0](net(x)).sum()), torch.optim.SGD(net.parameters(), lr=0.1)\n"
-        "[(f(torch.ones(2, 4)).backward(), o.step()) for _ in range(6)]"
-    )
-    run_recorded(folder, code)
-
-
-def sharing(folder: Path) -> None:
-    """Steps of an optimizer whose parameters share memory with another module."""
-    code = (
-        "import torch; net, other = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)\n"
-        "other.load_state_dict(net.state_dict(), assign=True)\n"
-        "f, o = torch.compile(lambda x: (net(x) - other(x)).sum()), torch.optim.SGD(net.parameters(), lr=0.1)\n"
-        "[(f(torch.ones(2, 4)).backward(), o.step()) for _ in range(3)]"
-    )
-    run_recorded(folder, code)
-
-
-def clearing(folder: Path) -> None:
-    """Steps of an optimizer whose gradients are cleared between backward passes."""
-    code = (
-        "import torch; net = torch.nn.Linear(4, 4); f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
-        "part = lambda: (o.zero_grad(), f(torch.ones(2, 4)).sum().backward())\n"
-        "[(part(), part(), o.step()) for _ in range(6)]"
-    )
-    run_recorded(folder, code)
-
-
-def clipping(folder: Path) -> None:
-    """Gradients are clipped after each step of an optimizer."""
-    code = (
-        "import torch; net = torch.nn.Linear(4, 4); f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
-        "clip = lambda: torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n"
-        "[(f(torch.ones(2, 4)).sum().backward(), o.step(), clip(), o.zero_grad()) for _ in range(7)]"
-    )
-    run_recorded(folder, code)
-
-
-def hooking(folder: Path) -> None:
-    """A hook is added to a module after its compile."""
-    code = (
-        "import torch; net = torch.nn.Sequential(torch.nn.Linear(4, 4)); f, x = torch.compile(net), torch.ones(2, 4)\n"
-        "f(x); net[0].register_forward_hook(lambda *_: None); f(x)"
-    )
-    run_recorded(folder, code)
-
-
-def loading(folder: Path) -> None:
-    """A checkpoint of a compiled module loads nothing."""
-    code = (
-        "import torch; net, f = torch.nn.Linear(4, 4), torch.compile(torch.nn.Linear(4, 4))\n"
-        "net.load_state_dict(f.state_dict(), strict=False); f(torch.ones(2, 4))"
-    )
-    run_recorded(folder, code)
-
-
-def restoring(folder: Path) -> None:
-    """A program restores the weights of a step from a dictionary that is no copy."""
-    code = (
-        "import torch; net = torch.nn.Linear(4, 4); f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
-        "step = lambda: (f(torch.ones(2, 4)).sum().backward(), o.step()); step()\n"
-        "best = net.state_dict(); step(); net.load_state_dict(best)"
-    )
-    run_recorded(folder, code)
-
-
-def piling(folder: Path) -> None:
-    """A hook is added to a parameter in each step."""
-    code = (
-        "import torch; net = torch.nn.Linear(4, 4); f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
-        "hook = lambda: net.weight.register_hook(lambda grad: grad * 0.9)\n"
-        "[(hook(), f(torch.ones(2, 4)).sum().backward(), o.step(), o.zero_grad()) for _ in range(18)]"
-    )
-    run_recorded(folder, code)
-
-
-def evaluating(folder: Path) -> None:
-    """A module is left in eval mode."""
-    code = (
-        "import torch; net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout())\n"
-        "f, o, x = torch.compile(net), torch.optim.SGD(net.parameters()), torch.ones(2, 4)\n"
-        "train = lambda: (f(x).sum().backward(), o.step(), o.zero_grad())\n"
-        "train(); net.eval()\n"
-        "with torch.no_grad(): f(x)\n"
-        "[train() for _ in range(6)]"
-    )
-    run_recorded(folder, code)
-
-
-def pairing(folder: Path) -> None:
-    """A loss outside of compiled code combines each prediction with all targets."""
-    code = (
-        "import torch; f = torch.compile(torch.nn.Linear(4, 1))\n"
-        "[(f(torch.ones(3, 4)) - torch.ones(3)).square().mean().backward() for _ in range(2)]"
-    )
-    run_recorded(folder, code)
-
-
-def summing(folder: Path) -> None:
-    """A backward pass waits for the forward passes of all micro-batches."""
-    code = (
-        "import torch; layer = lambda: torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.Tanh())\n"
-        "f = torch.compile(torch.nn.Sequential(layer(), layer(), layer()))\n"
-        "[sum(f(torch.ones(2048, 512)).square().mean() for _ in range(4)).backward() for _ in range(2)]"
-    )
-    run_recorded(folder, code)
-
-
-def losing(folder: Path) -> None:
-    """The parameters become NaN in a step."""
-    code = (
-        "import torch; net = torch.nn.Linear(4, 4); f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
-        "[((f(torch.ones(2, 4)) * float('nan')).sum().backward(), o.step(), o.zero_grad()) for _ in range(2)]"
-    )
-    run_recorded(folder, code)
-
-
-def vanishing(folder: Path) -> None:
-    """A factor of the loss makes every gradient zero."""
-    code = (
-        "import torch; net = torch.nn.Linear(4, 4); f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
-        "[((f(torch.ones(2, 4)) * 0).sum().backward(), o.step(), o.zero_grad()) for _ in range(18)]"
-    )
-    run_recorded(folder, code)
-
-
-def freezing(folder: Path) -> None:
-    """A weight changes after the compile that made a constant of it, and that measured choices for its product."""
-    code = (
-        "import torch, torch._inductor.config as config; config.freezing = config.max_autotune = True\n"
-        "config.max_autotune_gemm_backends = 'CPP,ATEN'; net = torch.nn.Linear(16, 16)\n"
-        "f = torch.compile(net); torch.set_grad_enabled(False); f(torch.ones(2, 16)); net.weight.add_(1)\n"
-        "f(torch.ones(2, 16))"
-    )
-    run_recorded(folder, code)
+def short(name: str) -> Callable[[Path], None]:
+    """Return what records one of the short programs."""
+    return lambda folder: run_recorded(folder, SHORT_PROGRAMS[name])
 
 
 def straying(folder: Path) -> None:
@@ -260,29 +114,6 @@ def straying(folder: Path) -> None:
         "torch.compile(filled)(torch.ones(8))"
     )
     run_recorded(folder, code, "--red-zones")
-
-
-def keeping(folder: Path) -> None:
-    """A program keeps what a compiled function writes again in each call."""
-    code = (
-        "import torch\n"
-        "out, kept = torch.zeros(4), []\n"
-        "@torch.compile\n"
-        "def write(x): out.copy_(x * 2); return out\n"
-        "for _ in range(9): kept.append(write(torch.rand(4)))"
-    )
-    run_recorded(folder, code)
-
-
-def caching(folder: Path) -> None:
-    """A program whose cache keeps an input of each call."""
-    code = (
-        "import functools, torch; from stepscope.tracer.runtime.lifetimes import kept_tensors\n"
-        "kept_tensors.MOST_SHARE, kept_tensors.SECONDS = 1e9, 60  # the program is short\n"
-        "mask = functools.cache(lambda x: x[:, None] > x); f = torch.compile(lambda x, m: (x * m).sum())\n"
-        "for _ in range(20): f(torch.rand(512), mask(torch.rand(512)))"
-    )
-    run_recorded(folder, code)
 
 
 def profiled(folder: Path) -> None:
@@ -343,25 +174,25 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "raising": (raising, "run raised_call failed_node calls_in_backward collections end"),
     "waiting": (waiting, "run graph call_site launches call_gaps data_wait sampled_lines line_samples end"),
     "optimizing": (
-        optimizing,
+        short("optimizing"),
         "run graph launches step_marks optimizer_step kept_gradients learning_rate lost_updates missing_gradients end",
     ),
-    "listing": (listing, "run graph launches untrained_parameters end"),
-    "sharing": (sharing, "run graph launches shared_parameters end"),
-    "clearing": (clearing, "run graph launches cleared_gradients end"),
-    "clipping": (clipping, "run graph launches misplaced_clipping end"),
-    "hooking": (hooking, "run graph launches changed_hooks end"),
-    "loading": (loading, "run graph launches unmatched_keys end"),
-    "restoring": (restoring, "run graph launches uncopied_state end"),
-    "piling": (piling, "run graph launches piled_hooks end"),
-    "evaluating": (evaluating, "run graph launches eval_call end"),
-    "pairing": (pairing, "run graph launches loss_path end"),
-    "summing": (summing, "run graph launches summed_losses end"),
-    "vanishing": (vanishing, "run graph launches zero_gradients end"),
-    "losing": (losing, "run graph launches nonfinite_parameters end"),
-    "freezing": (freezing, "run graph autotuned launches changed_frozen_weight end"),
-    "keeping": (keeping, "run graph launches kept_results end"),
-    "caching": (caching, "run graph launches kept_tensors end"),
+    "listing": (short("listing"), "run graph launches untrained_parameters end"),
+    "sharing": (short("sharing"), "run graph launches shared_parameters end"),
+    "clearing": (short("clearing"), "run graph launches cleared_gradients end"),
+    "clipping": (short("clipping"), "run graph launches misplaced_clipping end"),
+    "hooking": (short("hooking"), "run graph launches changed_hooks end"),
+    "loading": (short("loading"), "run graph launches unmatched_keys end"),
+    "restoring": (short("restoring"), "run graph launches uncopied_state end"),
+    "piling": (short("piling"), "run graph launches piled_hooks end"),
+    "evaluating": (short("evaluating"), "run graph launches eval_call end"),
+    "pairing": (short("pairing"), "run graph launches loss_path end"),
+    "summing": (short("summing"), "run graph launches summed_losses end"),
+    "vanishing": (short("vanishing"), "run graph launches zero_gradients end"),
+    "losing": (short("losing"), "run graph launches nonfinite_parameters end"),
+    "freezing": (short("freezing"), "run graph autotuned launches changed_frozen_weight end"),
+    "keeping": (short("keeping"), "run graph launches kept_results end"),
+    "caching": (short("caching"), "run graph launches kept_tensors end"),
     "straying": (straying, "run graph launches red_zone_write end"),
     "profiled": (profiled, "run graph launches profiled_operator end"),
     "recompute": (recompute, "run graph recompute_mismatch end"),
