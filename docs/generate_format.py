@@ -23,6 +23,7 @@ PARTS = {
     "Parameters of optimizers": SCHEMA / "parameters.py",
     "Weights that are saved and loaded": SCHEMA / "states.py",
     "Losses outside of compiled code": SCHEMA / "losses.py",
+    "What each step repeats": SCHEMA / "repeats.py",
     "Profiled operators": SCHEMA / "profiles.py",
     "Arguments that are no tensors": SCHEMA / "scalars.py",
     "Values": SCHEMA / "values.py",

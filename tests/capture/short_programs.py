@@ -58,6 +58,12 @@ SHORT_PROGRAMS = {
         "hook = lambda: net.weight.register_hook(lambda grad: grad * 0.9)\n"
         "[(hook(), f(torch.ones(2, 4)).sum().backward(), o.step(), o.zero_grad()) for _ in range(18)]"
     ),
+    # Each step sets the same seed before a dropout.
+    "seeding": (
+        "import torch; net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout())\n"
+        "f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
+        "[(torch.manual_seed(7), f(torch.ones(2, 4)).sum().backward(), o.step(), o.zero_grad()) for _ in range(8)]"
+    ),
     # A module is left in eval mode.
     "evaluating": (
         "import torch; net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout())\n"

@@ -185,6 +185,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "loading": (short("loading"), "run graph launches unmatched_keys end"),
     "restoring": (short("restoring"), "run graph launches uncopied_state end"),
     "piling": (short("piling"), "run graph launches piled_hooks end"),
+    "seeding": (short("seeding"), "run graph launches repeated_seed end"),
     "evaluating": (short("evaluating"), "run graph launches eval_call end"),
     "pairing": (short("pairing"), "run graph launches loss_path end"),
     "summing": (short("summing"), "run graph launches summed_losses end"),

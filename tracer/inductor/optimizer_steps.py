@@ -23,6 +23,7 @@ from stepscope.tracer.inductor.missing_gradients import GradientWatch
 from stepscope.tracer.inductor.nonfinite_parameters import NonfiniteWatch
 from stepscope.tracer.inductor.piled_hooks import PilesWatch
 from stepscope.tracer.inductor.reentrant_checkpoints import ReentrantCheckpoints
+from stepscope.tracer.inductor.repeated_seeds import SeedWatch
 from stepscope.tracer.inductor.scheduler_calls import SchedulerCalls
 from stepscope.tracer.inductor.shared_parameters import SharedWatch
 from stepscope.tracer.inductor.state_calls import StateCalls, waiting_calls
@@ -33,6 +34,7 @@ from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.graphs import UnaveragedGradients
 from stepscope.tracer.schema.losses import LossPath, SummedLosses
 from stepscope.tracer.schema.parameters import LearningRate, NonfiniteParameters, ZeroGradients
+from stepscope.tracer.schema.repeats import RepeatedSeed
 from stepscope.tracer.schema.states import EvalCall, UncopiedState, UnmatchedKeys
 from stepscope.tracer.schema.steps import (
     ChangedHooks,
@@ -60,6 +62,7 @@ OptimizerRecord = (
     | MissingGradients
     | NonfiniteParameters
     | PiledHooks
+    | RepeatedSeed
     | SharedParameters
     | SummedLosses
     | UnaveragedGradients
@@ -77,9 +80,9 @@ class OptimizerSteps:
     learning rates, of updates that are lost, of missing gradients, of parameters without an optimizer, of those whose
     memory others share, of hooks that change after the compile or pile up, of clipping that has no effect on a step or
     happens before unscaling, of calls of `eval`, of paths to losses, of gradients that DistributedDataParallel does not
-    average, of calls of `load_state_dict` that load or restore nothing, of gradients that are zero, of
-    parameters that become NaN or infinite and, in the end, of gradients that were kept, or cleared before a step used
-    them."""
+    average, of calls of `load_state_dict` that load or restore nothing, of seeds that are set in each step, of
+    gradients that are zero, of parameters that become NaN or infinite and, in the end, of gradients that were kept, or
+    cleared before a step used them."""
 
     def __init__(
         self,
@@ -107,7 +110,7 @@ class OptimizerSteps:
         self._zero = ZeroGradientsWatch(write, failed)
         self._clearing = ClearingCalls(self._clears, self._has_cleared)
         self._clips, self._evals = ClippingCalls(self._clipping), EvalCalls(write, failed)
-        self._losses = LossPaths(write, failed)
+        self._losses, self._seeds = LossPaths(write, failed), SeedWatch(write, failed)
         self._state_calls = StateCalls()
 
     def attach(self) -> None:
@@ -125,7 +128,7 @@ class OptimizerSteps:
     @property
     def _calls(self) -> tuple[Any, ...]:
         own = self._checkpoints, self._clearing, self._clips, self._evals, self._losses
-        return *own, self._schedulers, self._state_calls
+        return *own, self._schedulers, self._seeds, self._state_calls
 
     @property
     def _states(self) -> StatesWatch:
@@ -149,7 +152,7 @@ class OptimizerSteps:
     def after_fork(self) -> None:
         """Forget the steps of the parent, which tells of them."""
         told = self._gradients, self._cleared, self._missing, self._clipping, self._states, self._nonfinite
-        for watch in (*told, self._losses):
+        for watch in (*told, self._losses, self._seeds):
             watch.after_fork()
 
     def detach(self) -> None:
@@ -174,6 +177,7 @@ class OptimizerSteps:
         self._rates.begins(optimizer)
         self._clipping.begins(optimizer)
         self._piles.begins(optimizer)
+        self._seeds.begins(optimizer)
         self._nonfinite.begins(optimizer)
         if not _has_closure(args, kwargs):  # else it calls graphs
             self._zero.begins(optimizer)

@@ -44,6 +44,7 @@ _CALLED = "whether a program without compiles has called torch.compile"
 _HOOKS = "hooks that change after the compile"
 _AVERAGING = "gradients that DistributedDataParallel does not average"
 _LOSSES = "losses outside of compiled code"
+_SEEDS = "seeds that are set in each step"
 _CLIPPING = "gradients that are clipped too late or while they are scaled"
 
 PRIVATE_NAMES = (
@@ -75,6 +76,7 @@ PRIVATE_NAMES = (
     PrivateName("torch._inductor.package", _CALLED),
     PrivateName("torch.nn.utils.clip_grad", _CLIPPING, ("_clip_grads_with_norm_",)),
     PrivateName("torch.amp.grad_scaler.GradScaler", _CLIPPING, ("_unscale_grads_",)),
+    PrivateName("torch.cuda.random", _SEEDS, ("_lazy_call",)),
     PrivateName(
         "torch.utils.data.dataloader._BaseDataLoaderIter",
         _DATA,

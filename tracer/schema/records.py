@@ -24,6 +24,7 @@ from stepscope.tracer.schema import (
     process_ends,
     profiles,
     raised_calls,
+    repeats,
     scalars,
     states,
     statistics,
@@ -36,7 +37,7 @@ from stepscope.tracer.schema.record import Record, records_of
 
 _MODULES = (
     graphs, launches, steps, scalars, values, statistics, judging, layer_checks, memory, gaps, raised_calls,
-    process_ends, profiles, tuning, states, parameters, losses,
+    process_ends, profiles, tuning, states, parameters, losses, repeats,
 )  # fmt: skip
 
 

@@ -282,6 +282,12 @@ CREATE TABLE unmatched_keys (        -- calls of load_state_dict that miss tenso
     given_prefix VARCHAR, own_prefix VARCHAR, given_key VARCHAR,
     file VARCHAR, line BIGINT        -- the place that calls load_state_dict
 );
+CREATE TABLE repeated_seeds (        -- seeds that are set again in each step
+    log BIGINT, time_unix_ns BIGINT, function VARCHAR, seed VARCHAR,
+    device VARCHAR,                  -- cpu, cuda
+    called_ns VARCHAR,               -- JSON list, the last call before each step
+    file VARCHAR, line BIGINT        -- the place that sets the seed
+);
 CREATE TABLE misplaced_clipping (    -- clipping of gradients after a step, or before they are unscaled
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, max_norm DOUBLE, scale DOUBLE,
     clip_file VARCHAR, clip_line BIGINT,   -- the place that calls clip_grad_norm_

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-from stepscope.viewer.compiles.provenance_lines import graph_lines
+from stepscope.viewer.compiles.random_draws import drawn_in, lines_of
 from stepscope.viewer.graphs.rows import SourceLine
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
@@ -22,13 +21,6 @@ _RUNS = """
     SELECT g.graph, min(c.step), count(*) FROM graphs g JOIN calls c ON c.graph = g.graph
     WHERE g.log = ? AND g.compile_id = ? AND g.phase = 'backward' GROUP BY g.graph ORDER BY g.graph
 """
-_DRAWS = re.compile(
-    r'^[ \t]+(\w+)(?:: "[^"]*")? = torch\.ops\.(?:prims\.inductor_seeds?|aten\.(?:rand|randn|randint|randperm|normal'
-    r"|bernoulli|multinomial|uniform|exponential|native_dropout|rrelu_with_noise)(?:_like|_functional)?)\.",
-    re.MULTILINE,
-)
-"""A statement that takes new numbers from a generator. Those of `inductor_random` follow from a seed."""
-_WORD = re.compile(r"\w+")
 
 
 class DrawnTwice(NamedTuple):
@@ -55,22 +47,12 @@ def drawn_twice(trace: Trace) -> list[DrawnTwice]:
     found = []
     for log, compile_id, frame, time_ns, backward, forward in sql.rows(trace, _PAIRS):
         text = trace.payload(backward).decode("utf-8", "replace")
-        drawn = _DRAWS.findall(text) if forward is not None else []
+        drawn = [one.name for one in drawn_in(text)] if forward is not None else []
         if not drawn:
             continue
-        before = {*_DRAWS.findall(trace.payload(forward).decode("utf-8", "replace"))}
+        before = {one.name for one in drawn_in(trace.payload(forward).decode("utf-8", "replace"))}
         again = [name for name in drawn if name in before]
         if again:
             runs = sql.row(trace, _RUNS, [log, compile_id]) or (None, None, 0)
-            found.append(DrawnTwice(log, compile_id, frame, time_ns or 0, again, _sources(text, again), *runs))
+            found.append(DrawnTwice(log, compile_id, frame, time_ns or 0, again, lines_of(text, again), *runs))
     return found
-
-
-def _sources(text: str, names: list[str]) -> list[SourceLine]:
-    """Return the lines of the model of the nodes in a graph, or else of what uses them, in order."""
-    of_node, found = graph_lines(text).source_of, dict[SourceLine, None]()
-    wanted = set(names)
-    for number, line in enumerate(text.splitlines(), 1):
-        if number in of_node and not wanted.isdisjoint(_WORD.findall(line)):
-            found[of_node[number]] = None
-    return [*found]

@@ -28,6 +28,7 @@ _COLUMNS = {
         "misplaced_clipping.clip_file", "unaveraged_gradients.file", "piled_hooks.file",
         "piled_hooks.step_file", "unmatched_keys.file", "nonfinite_parameters.file", "zero_gradients.file",
         "uncopied_states.file", "uncopied_states.saved_file", "loss_paths.file", "summed_losses.file",
+        "repeated_seeds.file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
@@ -48,7 +49,7 @@ _COLUMNS = {
         "nonfinite_parameters.largest_rate_names",
         "loss_paths.nodes",
     ),
-    "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source"),
+    "constants": ("compiles.recompile_reason", "scalars.value", "symbols.source", "repeated_seeds.seed"),
     "environment": ("process_ends.environment",),
     "texts": (
         "compiles.graph_break_reason", "compiles.failure", "compile_events.text", "process_ends.error_tail",
