@@ -195,7 +195,7 @@ class Recorder(ContextDecorator):
     def write(self, record: Record) -> None:
         self._log.write(record)
 
-    recompute_mismatch = layout = same_tensors = compile_error = failed_node = data_wait = replicated_parameters = write
+    recompute_mismatch = layout = same_tensors = compile_error = failed_node = replicated_parameters = write
 
     def saved(self, record: SavedTensor) -> None:
         with self._lock:

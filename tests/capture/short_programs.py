@@ -64,6 +64,12 @@ SHORT_PROGRAMS = {
         "f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
         "[(torch.manual_seed(7), f(torch.ones(2, 4)).sum().backward(), o.step(), o.zero_grad()) for _ in range(8)]"
     ),
+    # Each step takes the first batch of a loader.
+    "repeating": (
+        "import torch; net = torch.nn.Linear(4, 4); f, o = torch.compile(net), torch.optim.SGD(net.parameters())\n"
+        "loader = torch.utils.data.DataLoader(torch.ones(8, 4), 2)\n"
+        "[(f(next(iter(loader))).sum().backward(), o.step(), o.zero_grad()) for _ in range(9)]"
+    ),
     # A module is left in eval mode.
     "evaluating": (
         "import torch; net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout())\n"

@@ -186,6 +186,7 @@ PROGRAMS: dict[str, tuple[Callable[[Path], None], str]] = {
     "restoring": (short("restoring"), "run graph launches uncopied_state end"),
     "piling": (short("piling"), "run graph launches piled_hooks end"),
     "seeding": (short("seeding"), "run graph launches repeated_seed end"),
+    "repeating": (short("repeating"), "run graph launches repeated_batch end"),
     "evaluating": (short("evaluating"), "run graph launches eval_call end"),
     "pairing": (short("pairing"), "run graph launches loss_path end"),
     "summing": (short("summing"), "run graph launches summed_losses end"),

@@ -27,3 +27,23 @@ class RepeatedSeed(Record):
     file: str
     """The place in the program that calls it, or that calls a function of an installed package which does."""
     line: int
+
+
+@dataclass(frozen=True)
+class RepeatedBatch(Record):
+    """A `torch.utils.data.DataLoader` that does not shuffle, of which the program has taken the first batch, and no
+    other one, before each of several successive steps of an optimizer of `torch.optim`."""
+
+    KIND: ClassVar[str] = "repeated_batch"
+    TABLE: ClassVar[str | None] = "repeated_batches"
+
+    batch_size: int | None
+    """None if the samples are not put together to batches."""
+    batches: int
+    """The number of batches that the loader has."""
+    samples: int
+    """The number of samples of all batches."""
+    steps: int
+    file: str
+    """The place in the program that makes a new iterator of the loader in each step."""
+    line: int

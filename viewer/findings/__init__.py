@@ -27,7 +27,7 @@ _OF_RECORDERS = (
     "values.cleared_gradients", "values.misplaced_clipping", "values.changed_hooks", "values.piled_hooks",
     "values.nonfinite_parameters", "values.vanished_rate", "values.rounded_eps", "values.left_in_eval",
     "values.loss_input", "values.ignored_gradient", "values.unsigned_difference", "values.active_dropout",
-    "values.repeated_seed", "values.exported_training",
+    "values.repeated_seed", "values.repeated_batch", "values.exported_training",
     "values.changed_outside", "values.frozen_weight",
     "memory.lifetime_mismatch", "memory.recompute_mismatch", "memory.estimate_gap", "memory.growth",
     "memory.recomputed_together", "memory.summed_losses", "memory.kept_tensors", "memory.reference_cycle",

@@ -288,6 +288,10 @@ CREATE TABLE repeated_seeds (        -- seeds that are set again in each step
     called_ns VARCHAR,               -- JSON list, the last call before each step
     file VARCHAR, line BIGINT        -- the place that sets the seed
 );
+CREATE TABLE repeated_batches (      -- loaders of which each step takes the first batch anew
+    log BIGINT, time_unix_ns BIGINT, batch_size BIGINT, batches BIGINT, samples BIGINT, steps BIGINT,
+    file VARCHAR, line BIGINT        -- the place that makes a new iterator
+);
 CREATE TABLE misplaced_clipping (    -- clipping of gradients after a step, or before they are unscaled
     log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, max_norm DOUBLE, scale DOUBLE,
     clip_file VARCHAR, clip_line BIGINT,   -- the place that calls clip_grad_norm_

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from stepscope.tracer.inductor.data_waits import DataWaits
+from stepscope.tracer.schema.repeats import RepeatedBatch
 from stepscope.tracer.schema.steps import DataWait
 
 BAR = "def bar(loader):\n    for batch in loader:\n        yield batch\n"
@@ -37,7 +38,8 @@ class Sink:
     def __init__(self) -> None:
         self.found: list[DataWait] = []
 
-    def data_wait(self, record: DataWait) -> None:
+    def write(self, record: DataWait | RepeatedBatch) -> None:
+        assert isinstance(record, DataWait)
         self.found.append(record)
 
     def failed(self, where: str, error: BaseException) -> None:

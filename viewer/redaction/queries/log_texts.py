@@ -28,7 +28,7 @@ _COLUMNS = {
         "misplaced_clipping.clip_file", "unaveraged_gradients.file", "piled_hooks.file",
         "piled_hooks.step_file", "unmatched_keys.file", "nonfinite_parameters.file", "zero_gradients.file",
         "uncopied_states.file", "uncopied_states.saved_file", "loss_paths.file", "summed_losses.file",
-        "repeated_seeds.file",
+        "repeated_seeds.file", "repeated_batches.file",
     ),
     "names": (
         "compiles.function", "compile_events.function", "sites.kernel", "arguments.name",
