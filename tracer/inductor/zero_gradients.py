@@ -100,9 +100,10 @@ class ZeroGradientsWatch:
         tiny = sample.tiny if sample.is_of_float16 else 0
         first = sorted(watched.zero)[:MOST_NAMES]
         parameters = [optimizer.param_groups[group]["params"][position] for group, position in first]
+        looked = [EVERY * (look + 1) for look in range(LOOKS)]
         self._write(
             ZeroGradients(
-                type(optimizer).__name__, watched.steps, watched.looks, len(gradients), len(watched.zero),
+                type(optimizer).__name__, looked, len(gradients), len(watched.zero),
                 ModuleNames(all_modules()).of_parameters(parameters), sample.elements, sample.zeros, tiny,
                 *calling_place(),
             )

@@ -55,18 +55,16 @@ class NonfiniteParameters(Record):
 
 @dataclass(frozen=True)
 class ZeroGradients(Record):
-    """An optimizer of `torch.optim` that got gradients which were zero before each of its steps 6, 12 and 18, or most
-    of whose other elements were then subnormal numbers of float16."""
+    """An optimizer of `torch.optim` that got gradients which were zero before each of some of its steps, or most of
+    whose other elements were subnormal numbers of float16 before the last of these."""
 
     KIND: ClassVar[str] = "zero_gradients"
     TABLE: ClassVar[str | None] = "zero_gradients"
 
     name: str
     """The class of the optimizer."""
-    steps: int
-    """The number of its steps until the last look."""
-    looks: int
-    """The number of steps whose gradients were looked at."""
+    looked: list[int]
+    """Its steps, counted from 1, before which the gradients were looked at."""
     parameters: int
     """The number of parameters with a gradient in the last one."""
     zero: int

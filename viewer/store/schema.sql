@@ -233,7 +233,7 @@ CREATE TABLE nonfinite_parameters (  -- optimizers whose parameters became NaN o
     groups BIGINT, largest_rate DOUBLE, median_rate DOUBLE, largest_rate_names VARCHAR
 );
 CREATE TABLE zero_gradients (        -- optimizers that got gradients which are zero, or too small for float16
-    log BIGINT, time_unix_ns BIGINT, name VARCHAR, steps BIGINT, looks BIGINT, parameters BIGINT, zero BIGINT,
+    log BIGINT, time_unix_ns BIGINT, name VARCHAR, looked VARCHAR, parameters BIGINT, zero BIGINT,
     names VARCHAR,                   -- JSON list
     elements BIGINT, zero_elements BIGINT, tiny_elements BIGINT,
     file VARCHAR, line BIGINT        -- the place that calls step

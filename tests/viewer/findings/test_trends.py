@@ -99,7 +99,7 @@ def test_growth_begins_with_the_jump_of_the_learning_rate_after_a_warm_up(
         log.call(program, step, primals_2_before=of_size(size))
         log.log.record(LearningRate("SGD", rate, rates[step - 1] if step else None, "/src/train.py", 9))
     (finding,) = [one for one in all_findings(opened(log.end())) if one.kind == "exploding_values"]
-    assert " from step 4 on, after the learning rate of SGD (train.py:9) had risen from 0.004 to 40" in finding.title
+    assert " in step 4 to 4e+22 in step 7, after the learning rate of SGD (train.py:9) had risen from 0.004" in finding.title
 
 
 @pytest.mark.slow
@@ -287,9 +287,30 @@ SOME = ["net.0.weight", "net.0.bias"]
 @pytest.mark.parametrize(
     ("zero", "names", "tiny", "dtype", "severity", "said"),
     [
-        (2, SOME, 0, "float32", "info", "The gradients of 2 of 4 parameters of Adam (train.py:12) were zero before"),
-        (4, SOME * 2, 0, "float32", "warning", "All gradients of Adam (train.py:12) were zero before each of 3 steps"),
-        (4, SOME * 2, 0, "float16", "warning", "All gradients of Adam (train.py:12) were zero before each of 3 steps"),
+        (
+            2,
+            SOME,
+            0,
+            "float32",
+            "info",
+            "The gradients of 2 of 4 parameters of Adam (train.py:12) were zero before its",
+        ),
+        (
+            4,
+            SOME * 2,
+            0,
+            "float32",
+            "warning",
+            "All gradients of Adam (train.py:12) were zero before its steps 6, 12 and",
+        ),
+        (
+            4,
+            SOME * 2,
+            0,
+            "float16",
+            "warning",
+            "All gradients of Adam (train.py:12) were zero before its steps 6, 12 and",
+        ),
         (0, [], 45, "float16", "warning", "The gradients that Adam (train.py:12) gets are too small for float16: in"),
         (0, [], 45, "float32", None, ""),
     ],
@@ -299,7 +320,7 @@ def test_gradients_that_are_zero_or_tiny(
 ) -> None:
     log = LogBuilder().record(run()).record(graph())
     log.record(Tensors(0, 0, 0, [replace(one, dtype=dtype) for one in tensors().tensors]))
-    log.record(ZeroGradients("Adam", 18, 3, 4, zero, names, 100, 50, tiny, "/src/train.py", 12))
+    log.record(ZeroGradients("Adam", [6, 12, 18], 4, zero, names, 100, 50, tiny, "/src/train.py", 12))
     found = [one for one in all_findings(opened(log.record(End("exit", 1)))) if one.kind == "zero_gradients"]
     assert [(one.severity, one.title.startswith(said)) for one in found] == ([(severity, True)] if severity else [])
     assert all(any("GradScaler" in line for line in one.proof) == (dtype == "float16") for one in found)
@@ -309,7 +330,7 @@ def test_gradients_that_are_zero_or_tiny(
 def test_gradients_that_were_cleared_are_one_finding(opened: Open, zero: list[str | None], kinds: list[str]) -> None:
     log = LogBuilder().record(run())
     log.record(MissingGradients("Adam", 5, 4, 1, 0, ["0.bias"], [[3]], "/src/train.py", 12))
-    log.record(ZeroGradients("Adam", 18, 3, 4, 1, zero, 100, 50, 0, "/src/train.py", 12))
+    log.record(ZeroGradients("Adam", [6, 12, 18], 4, 1, zero, 100, 50, 0, "/src/train.py", 12))
     found = all_findings(opened(log.record(End("exit", 1))))
     assert [one.kind for one in found] == ["missing_gradients", *kinds]
 

@@ -1,7 +1,8 @@
 """The values of a buffer before a launch differ from the values of the last write to it in the same call, although no
 launch wrote it in between. Something else changed it: a stray write, another stream, or memory that is still in use.
 The inputs of a custom operator are also read after it, so that an operator that changes them without declaring it is
-found. There is one finding per operator, with the inputs that its first such launch changed."""
+found. There is one finding per operator, with the inputs that its first such launch changed. The result of an operator
+that returns the memory of an input, which a later launch overwrites (hidden_alias), does not count."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from stepscope.viewer.findings.evidence import (
 from stepscope.viewer.findings.values.describe import describe
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.queries.graphs import site_rows
-from stepscope.viewer.graphs.queries.hidden_aliases import operator_name
+from stepscope.viewer.graphs.queries.hidden_aliases import hidden_aliases, operator_name
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.changed_values import ChangedValue, changed_values
@@ -39,7 +40,10 @@ def find(evidence: Evidence) -> list[Timed]:
     if not has_values(evidence.trace):
         return []
     first: dict[tuple[int, str], ChangedValue] = {}
+    in_other_memory = {one.site for one in hidden_aliases(evidence.trace) if one.overwritten_by is not None}
     for change in changed_values(evidence.trace):
+        if change.written.site in in_other_memory:  # hidden_alias tells what overwrites it
+            continue
         first.setdefault((change.graph, change.buffer or change.name), change)
     sites = {site.site: site for site in site_rows(evidence.trace, [one.before.site for one in first.values()])}
     groups: dict[object, dict[str, ChangedValue]] = {}

@@ -13,23 +13,27 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 
 from stepscope.viewer.findings.evidence import MOST_EXAMPLES, Evidence, Timed, attributes, grouped, rule_of
 from stepscope.viewer.findings.values.changed_outside import growing_logs
 from stepscope.viewer.findings.values.climbs import Climb, climbs
 from stepscope.viewer.findings.values.courses import Subject, numbers_text, others_text
 from stepscope.viewer.findings.values.describe import number
-from stepscope.viewer.findings.values.learning_rates import rate_text, rise_at, rise_evidence, rise_text
+from stepscope.viewer.findings.values.learning_rates import outlier_text, rate_text, rise_at, rise_evidence, rise_text
 from stepscope.viewer.findings.values.nonfinite import ends_of_climbs
 from stepscope.viewer.findings.values.operations import place, source_line
 from stepscope.viewer.graphs.rows import SiteRow, SourceLine
 from stepscope.viewer.overview.rows import Finding, ProofLink
 from stepscope.viewer.store.trace import Trace
+from stepscope.viewer.values.queries.nonfinite_parameters import nonfinite_parameters
 from stepscope.viewer.values.queries.values import has_values
 
 SUMMARY = "Values grow from step to step"
 TITLE_IS_MEASURED = True
 
+MOST_UNEVEN = 10
+"""How many times the mean factor of a step the largest one may be if it is told."""
 _NEARLY_ALL = 0.9
 """Share of the logarithm of the growth."""
 _BOUNDED = re.compile(r"\b(?:tanh|sigmoid|softmax|hardtanh|relu6|sin|cos|normalize|\w*norm\d?d?)\(")
@@ -70,6 +74,21 @@ def _from_rise(subject: Subject, climb: Climb) -> Climb:
     return climb
 
 
+def _grown(climb: Climb, factor: float) -> str:
+    """Return by how much a tensor grew from when on: by the factor of a step, unless one step had a far larger one."""
+    steps = climb.course.steps
+    numbers = [one for one in climb.course.numbers[climb.first : climb.last + 1] if one]
+    lost = f" no longer finite in step {steps[climb.last + 1]}" if climb.is_lost else ""
+    if max((after / before for before, after in pairwise(numbers)), default=factor) > MOST_UNEVEN * factor:
+        first, last = (number(float(f"{one:.3g}")) for one in (numbers[0], numbers[-1]))
+        grown = f"from {first} in step {steps[climb.first]} to {last} in step {steps[climb.last]}"
+        return f"{grown}, and was{lost}" if lost else grown
+    return (
+        f"by a factor of {number(float(f'{factor:.2g}'))} per step from step {steps[climb.first]} on"
+        f"{lost and ' until it was' + lost}"
+    )
+
+
 def _finding(trace: Trace, climbs: list[Climb], ends: list[Finding]) -> Timed:
     course, subject = climbs[0].course, Subject(trace, climbs[0].course)
     climb = _from_rise(subject, climbs[0])
@@ -79,18 +98,15 @@ def _finding(trace: Trace, climbs: list[Climb], ends: list[Finding]) -> Timed:
     fields = subject.fields(climb.first)
     links = [ProofLink("open the launch at which it ends", end.page) for end in ends[:1]]
     rise = rise_at(subject, climb.first - 1, climb.first + 1)
-    lost = f" until it was no longer finite in step {course.steps[climb.last + 1]}" if climb.is_lost else ""
     return subject.place_at(climb.first).time_unix_ns, Finding(
         kind="exploding_values",
         severity="critical" if any(end.severity == "critical" for end in ends) else "warning",
-        title=(
-            f"{subject.name}{place(source)} grew by a factor of {number(float(f'{factor:.2g}'))} per step"
-            f" from step {course.steps[climb.first]} on{lost}{rise_text(rise)}"
-        ),
+        title=(f"{subject.name}{place(source)} grew {_grown(climb, factor)}{rise_text(rise)}"),
         proof=[
             f"largest magnitude {numbers_text(course, climb.first, climb.last)}",
             *others_text(len(climbs) - 1, f"grew in the same way{' and began no earlier' * is_first}"),
             *([] if rise is not None else rate_text(subject, climb.first + 1)),
+            *(text for one in nonfinite_parameters(trace) if one.log == course.log for text in outlier_text(one)),
             *[f"Then this happens: {end.title}" for end in ends[:1]],
         ],
         rule=rule_of(__doc__),

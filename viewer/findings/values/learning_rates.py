@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import orjson
+
+from stepscope.viewer.findings.evidence import names_text
 from stepscope.viewer.findings.values.courses import Subject
 from stepscope.viewer.findings.values.describe import number
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.values.queries.learning_rates import Rate, rates_of_only_optimizer, rise_between
+from stepscope.viewer.values.queries.nonfinite_parameters import BadParameters
 
 LEAST_SLOW_RISE = 4.0
 """Smallest factor from the first rate on that is told of a rate which rises slowly."""
@@ -43,6 +47,17 @@ def rate_text(subject: Subject, position: int) -> list[str]:
             f" {number(last.rate)}."
         ]
     return [f"The learning rate of {_named(last)} is about {number(last.rate)}."] if subject.is_parameter else []
+
+
+def outlier_text(one: BadParameters) -> list[str]:
+    """Return a sentence with the parameter group whose learning rate is far above the others, or nothing."""
+    if one.groups is None or one.largest_rate is None or one.largest_rate_names is None:
+        return []
+    names = [name for name in orjson.loads(one.largest_rate_names) if name is not None]
+    return [
+        f"The parameter group of {names_text(names) or 'other parameters'} has a learning rate of"
+        f" {number(one.largest_rate)}, while the median of the {one.groups:,} groups is {number(one.median_rate or 0)}."
+    ]
 
 
 def _named(rate: Rate) -> str:

@@ -17,7 +17,7 @@ import orjson
 
 from stepscope.viewer.findings.evidence import Evidence, Timed, attributes, names_text, rule_of
 from stepscope.viewer.findings.values import exploding_values, misread_dtype, nonfinite, uninitialised_read
-from stepscope.viewer.findings.values.describe import number
+from stepscope.viewer.findings.values.learning_rates import outlier_text
 from stepscope.viewer.findings.values.operations import place
 from stepscope.viewer.graphs.rows import line_at
 from stepscope.viewer.overview.rows import Finding
@@ -79,7 +79,7 @@ def _finding(evidence: Evidence, one: BadParameters) -> Timed:
                 if one.infinite_before
                 else []
             ),
-            *_outlier(one),
+            *outlier_text(one),
             f"To find {_MAKES_NAN if one.is_nan else _MAKES_INFINITY}, record with --level values"
             f" --steps {one.first_step}:{one.last_step + 1}.",
         ],
@@ -95,16 +95,6 @@ def _finding(evidence: Evidence, one: BadParameters) -> Timed:
         log=one.log,
         source=source,
     )
-
-
-def _outlier(one: BadParameters) -> list[str]:
-    """Return the learning rate that is far above the others."""
-    if one.groups is None or one.largest_rate is None or one.largest_rate_names is None:
-        return []
-    return [
-        f"The parameter group of {names_text(_names(one.largest_rate_names))} has a learning rate of"
-        f" {number(one.largest_rate)}, while the median of the {one.groups:,} groups is {number(one.median_rate or 0)}."
-    ]
 
 
 def _title(one: BadParameters, at: str, before: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ _CAUSES = (
     " is zero"
 )
 _LOOK = "; record with --level values to look for an activation that is zero in every step"
-_IN_FLOAT16 = "Compiled code computes with float16, in which gradients of a loss that is not scaled become zero."
+_IN_FLOAT16 = "Compiled code computes with float16, in which small gradients become zero unless the loss is scaled."
 _SCALE = (
     "Scale the loss with torch.amp.GradScaler, or compute in bfloat16, which has the range of float32: numbers below"
     " 3e-08 are zero in float16, and those below 6.1e-05 have fewer digits."
@@ -77,7 +77,8 @@ def _finding(evidence: Evidence, one: WithZeroGradients) -> Timed:
         rule=rule_of(__doc__),
         evidence={
             "optimizer": one.name,
-            **attributes(one, "steps", "looks", "parameters", "zero", "elements", "zero_elements", "tiny_elements"),
+            "looked": orjson.loads(one.looked),
+            **attributes(one, "parameters", "zero", "elements", "zero_elements", "tiny_elements"),
             "names": names,
         },
         page="/",
@@ -95,16 +96,17 @@ def _advice(evidence: Evidence, one: WithZeroGradients) -> list[str]:
 
 
 def _title(one: WithZeroGradients, at: str) -> str:
+    looked = orjson.loads(one.looked)
+    before = f"before its steps {names_text([str(step) for step in looked])}"
     if _underflows(one):
         others = one.elements - one.zero_elements
         return (
-            f"The gradients that {one.name}{at} gets are too small for float16: in its step {one.steps},"
+            f"The gradients that {one.name}{at} gets are too small for float16: in its step {looked[-1]},"
             f" {100 * one.zero_elements / one.elements:.0f} % of the elements are zero, and"
             f" {100 * one.tiny_elements / others:.0f} % of the others are below its smallest normal number"
         )
-    looked = f"before each of {plural(one.looks, 'step')} that {'was' if one.looks == 1 else 'were'} looked at"
     if one.zero == one.parameters:
-        return f"All gradients of {one.name}{at} were zero {looked}, so that the loss changes no parameter"
+        return f"All gradients of {one.name}{at} were zero {before}, so that the loss changes no parameter"
     gradients, were = ("gradient", "was") if one.zero == 1 else ("gradients", "were")
     of = f"{one.zero:,} of {plural(one.parameters, 'parameter')} of {one.name}{at}"
-    return f"The {gradients} of {of} {were} zero {looked}"
+    return f"The {gradients} of {of} {were} zero {before}"

@@ -8,7 +8,7 @@ from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 _ZERO = """
-    SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, steps, looks, parameters, zero, names,
+    SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, looked, parameters, zero, names,
            elements, zero_elements, tiny_elements, file, line,
            bool_or(EXISTS (SELECT 1 FROM tensors t WHERE t.log = z.log AND t.dtype = 'float16')) AS has_float16
     FROM zero_gradients z GROUP BY ALL ORDER BY log, name
@@ -22,9 +22,8 @@ class WithZeroGradients(NamedTuple):
     time_unix_ns: int
     name: str
     """The class of the optimizer."""
-    steps: int
-    """The number of its steps until the last look."""
-    looks: int
+    looked: str
+    """JSON list of its steps, counted from 1, before which the gradients were looked at."""
     parameters: int
     """The number of parameters with a gradient."""
     zero: int
