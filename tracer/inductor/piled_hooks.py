@@ -1,6 +1,7 @@
 """Finds hooks of parameters and of modules that a program registers in each step and never removes, so that each step
 runs one more of them. They are counted before three steps of an optimizer; a hook is known by its function's name and
-line."""
+line. Handles of hooks are numbered (torch/utils/hooks.py), so that a program which registers fewer hooks than it has
+steps costs nothing but a look at the last number."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from torch.nn import Parameter
+from torch.utils.hooks import RemovableHandle
 
 from stepscope.tracer.inductor.changed_hooks import HOOK_ATTRIBUTES, Hook, all_modules, program_hooks
 from stepscope.tracer.inductor.compat import without_modes
@@ -49,6 +51,8 @@ class PilesWatch:
         self._steps: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._piles: WeakKeyDictionary[Any, list[_Pile]] = WeakKeyDictionary()
         self._told: set[Hook] = set()
+        self._registered: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        """The number of hooks that were registered before the first step of each optimizer."""
         self._is_done = False
 
     def begins(self, optimizer: Any) -> None:
@@ -57,6 +61,11 @@ class PilesWatch:
             return
         try:
             steps = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
+            registered = RemovableHandle.next_id
+            if steps == 1:
+                self._registered[optimizer] = registered
+            if registered - self._registered[optimizer] < steps - 1:
+                return
             if len(self._steps) > MOST_OPTIMIZERS:
                 self._end()
             elif steps % EVERY == 0 and steps <= EVERY * LOOKS:

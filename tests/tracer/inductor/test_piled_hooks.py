@@ -145,5 +145,11 @@ def test_a_failure_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Training()
     monkeypatch.setattr(piled_hooks, "_piles", lambda _: 1 / 0)
     with pytest.raises(AssertionError):
-        one.run(lambda _: None)
+        one.run(lambda _: one.weights[0].register_hook(damp))
     assert one.failures == ["hooks that pile up: division by zero"]
+
+
+def test_a_program_that_registers_no_hooks_is_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Training()
+    monkeypatch.setattr(piled_hooks, "_piles", lambda _: 1 / 0)
+    assert one.run(lambda _: None) == []

@@ -99,7 +99,7 @@ def test_growth_begins_with_the_jump_of_the_learning_rate_after_a_warm_up(
         log.call(program, step, primals_2_before=of_size(size))
         log.log.record(LearningRate("SGD", rate, rates[step - 1] if step else None, "/src/train.py", 9))
     (finding,) = [one for one in all_findings(opened(log.end())) if one.kind == "exploding_values"]
-    assert " in step 4 to 4e+22 in step 7, after the learning rate of SGD (train.py:9) had risen from 0.004" in finding.title
+    assert " in step 4 to 4e+22 in step 7, after the learning rate of SGD (train.py:9) had risen" in finding.title
 
 
 @pytest.mark.slow
