@@ -238,6 +238,11 @@ def _compiled(facts: Overview, steps: Sequence[StepRow]) -> str | None:
     return WHOLE_COMPILE if of_steps > of_compiles * _ALIKE else None
 
 
+_OTHER_MEMORY = (
+    "What compiled code does not use, such as the state of an optimizer whose step is not compiled, is not in it."
+)
+
+
 def _memory(facts: Overview, figures: MemoryFigures) -> list[str]:
     if figures.peak_bytes is None:
         return []
@@ -249,7 +254,8 @@ def _memory(facts: Overview, figures: MemoryFigures) -> list[str]:
     )
     parts = [f"{one.kind} {share_text(one.storage_bytes, figures.peak_bytes)}" for one in figures.peak_parts or ()]
     line = _cut(f"Memory  at most {format_bytes(figures.peak_bytes)}{step}{where}{grows}")
-    return [line, *wrapped(f"Of it: {', '.join(parts)}.", "  ")] if parts else [line]
+    of_it = f"Of it: {', '.join(parts)}. " if parts else ""
+    return [line, *wrapped(f"{of_it}{_OTHER_MEMORY}", "  ")]
 
 
 def _graphs(facts: Overview, graphs: Sequence[GraphRow], memory: MemoryText | None) -> list[str]:
