@@ -8,7 +8,7 @@ import pytest
 
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.store.open import open_trace
-from tests.capture.scripts import Scripts
+from tests.capture.scripts import PRELUDE, Scripts
 from tests.capture.test_verdicts import record
 
 pytestmark = pytest.mark.slow
@@ -59,7 +59,8 @@ torch.library.register_fake("stepscope_test::rounded", torch.empty_like)
 def model(value):
     for factor in (2.0, 3.0):
         product = value @ value
-        value = torch.ops.stepscope_test.rounded(product) @ value * factor
+        rounded = torch.ops.stepscope_test.rounded(product)
+        value = rounded @ value * factor
     return value
 with stepscope.trace(FOLDER):
     model(VALUE.clone())
@@ -86,6 +87,9 @@ def test_a_custom_operator_that_returns_the_memory_of_its_input(
         assert finding.severity == "critical"
         assert "The operator does so at 2 launch sites of 1 graph." in finding.proof
         assert finding.evidence["kept_buffers"] > 0
+        assert finding.source is not None
+        before = (PRELUDE + ALIASES).partition("rounded = ")[0]
+        assert finding.source.line == before.count("\n") + 1, "the line of what reads the result"
 
 
 def test_buffers_that_a_custom_operator_keeps_for_a_while_are_one_finding(scripts: Scripts, tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ class LaunchFacts:
     aten: list[str] = field(default_factory=list)
     recomputed: dict[str, int] = field(default_factory=dict)
     """Checkpointed regions by the buffers that it computes again; empty in files of older versions."""
+    stack: str = ""
+    """The stack trace of the operator that is called as it is, where Inductor may name that of another node, such as
+    what reads its result; empty for other launches, and in files of older versions."""
 
 
 @dataclass
@@ -161,7 +164,7 @@ class CodegenTap:
         handle = f"{kernel}:{result}" if result is not None else None
         fx_nodes = debug._inductor_triton_kernel_to_post_grad_node_info.get(handle or "", [])
         snodes, origins = _computed(nodes)
-        self._add(kernel, handle, snodes, list(fx_nodes), origins, _recomputed(nodes))
+        self._add(kernel, handle, snodes, list(fx_nodes), origins, _recomputed(nodes), _stack_of_operator(nodes))
 
     def _writeline(self, result: Any, wrapper: Any, line: Any, *args: Any, **kwargs: Any) -> None:
         if type(line).__name__ in FALLBACK_LINES:
@@ -179,9 +182,11 @@ class CodegenTap:
         fx_nodes: list[str],
         origins: list[Any],
         again: dict[str, int] | None = None,
+        stack: str = "",
     ) -> None:
         nodes, operators = source_nodes(origins)
-        fact = LaunchFacts(kernel, handle, snodes, fx_nodes, module_paths(origins), nodes, operators, again or {})
+        modules = module_paths(origins)
+        fact = LaunchFacts(kernel, handle, snodes, fx_nodes, modules, nodes, operators, again or {}, stack)
         self._facts().launches.append(fact)
 
     def _facts(self) -> CodegenFacts:
@@ -197,6 +202,12 @@ def _computed(nodes: Any) -> tuple[list[str], list[Any]]:
     parts = _parts(nodes)
     origins = [origin for part in parts for origin in getattr(part.node, "origins", ())]
     return [part.get_name() for part in parts], origins
+
+
+def _stack_of_operator(node: Any) -> str:
+    operator = getattr(node, "op_overload", None)
+    own = [one for one in getattr(node, "origins", ()) if one.target is operator] if operator is not None else []
+    return own[0].meta.get("stack_trace") or "" if len(own) == 1 else ""
 
 
 def _recomputed(nodes: Any) -> dict[str, int]:

@@ -55,7 +55,7 @@ def as_compiled(
     `traces` and `facts` are keyed by debug handle; `path` is the wrapper's file, used for sites without a handle.
     """
     table = _Frames()
-    found = _stacks(graph, traces, path)
+    found = _stacks(graph, traces, facts, path)
     stacks = {site: [table.stack(stack) for stack in of_site] for site, of_site in found.items()}
     return Provenance(graph.graph, table.frames, _sites(graph, stacks, facts, None))
 
@@ -72,7 +72,7 @@ def from_cache(
 
     `captured` is Dynamo's graph in this process; `compiled` has the lines of the compile. Others as in `as_compiled`.
     """
-    found = _stacks(graph, traces, path)
+    found = _stacks(graph, traces, facts, path)
     lines = TodaysLines(captured, compiled, [stack for of_site in found.values() for stack in of_site])
     table = _Frames()
     stacks = {site: [table.stack(_todays(stack, lines, table)) for stack in of_site] for site, of_site in found.items()}
@@ -113,11 +113,15 @@ def _todays(before: Stack, lines: TodaysLines, table: _Frames) -> Stack:
     return now
 
 
-def _stacks(graph: Graph, traces: Mapping[str, Sequence[str]], path: str) -> dict[int, list[Stack]]:
+def _stacks(
+    graph: Graph, traces: Mapping[str, Sequence[str]], facts: Mapping[str, LaunchFacts], path: str
+) -> dict[int, list[Stack]]:
     """Return the stacks that came with the graph, by site."""
     found = {}
     for site in graph.sites:
-        texts = traces.get(site.handle or "") or [line_map_stack(path, site)]
+        known = facts.get(site.handle or "")
+        texts = [known.stack] if known and known.stack else traces.get(site.handle or "")
+        texts = texts or [line_map_stack(path, site)]
         found[site.site] = [stack for text in texts if (stack := parse_stack(text))]
     return found
 
