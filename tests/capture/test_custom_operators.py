@@ -8,7 +8,7 @@ import pytest
 
 from stepscope.viewer.overview.queries.overview import overview
 from stepscope.viewer.store.open import open_trace
-from tests.capture.scripts import PRELUDE, Scripts
+from tests.capture.scripts import Scripts
 from tests.capture.test_verdicts import record
 
 pytestmark = pytest.mark.slow
@@ -87,9 +87,29 @@ def test_a_custom_operator_that_returns_the_memory_of_its_input(
         assert finding.severity == "critical"
         assert "The operator does so at 2 launch sites of 1 graph." in finding.proof
         assert finding.evidence["kept_buffers"] > 0
-        assert finding.source is not None
-        before = (PRELUDE + ALIASES).partition("rounded = ")[0]
-        assert finding.source.line == before.count("\n") + 1, "the line of what reads the result"
+
+
+def test_the_line_of_a_custom_operator_is_its_own(scripts: Scripts, tmp_path: Path) -> None:
+    """Inductor's own trace is that of the node that reads the result."""
+    script = tmp_path / "windows.py"
+    script.write_text(
+        "import sys, stepscope, torch\n"
+        'torch.library.define("stepscope_test::split", "(Tensor value) -> Tensor")\n'
+        'torch.library.impl("stepscope_test::split", "cpu", lambda value: value.view(2, 4, 8))\n'
+        'torch.library.register_fake("stepscope_test::split", lambda value: value.new_empty(2, 4, 8))\n'
+        "@torch.compile\n"
+        "def model(value):\n"
+        "    parts = torch.ops.stepscope_test.split(value @ value)\n"
+        "    scores = torch.softmax(parts @ parts.mT, -1)\n"
+        "    return torch.tanh(scores @ parts) + parts\n"
+        "with stepscope.trace(sys.argv[1]), torch.no_grad():\n"
+        "    model(torch.ones(8, 8))\n"
+    )
+    command = f"import runpy, sys; sys.argv[0] = {str(script)!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    (finding,) = record(scripts, tmp_path / "trace", command)
+    assert finding.kind == "hidden_alias"
+    assert finding.source is not None
+    assert finding.source.code.startswith("parts = ")
 
 
 def test_buffers_that_a_custom_operator_keeps_for_a_while_are_one_finding(scripts: Scripts, tmp_path: Path) -> None:
