@@ -182,6 +182,17 @@ def test_a_program_that_calls_no_compiled_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_recorder_that_could_not_start_is_the_reason(tmp_path: Path) -> None:
+    code = (
+        "import torch, stepscope.tracer.recorder as recorder\nrecorder.Recorder.start = None\n"
+        "torch.compile(torch.nn.Linear(2, 2), backend='eager')(torch.ones(2))"
+    )
+    *_, said, last = stepscope("run", "--", "-c", code, cwd=tmp_path, alone=True).stderr.splitlines()
+    assert said.startswith("stepscope: nothing is recorded: ")
+    assert last.endswith("no log was written: the recorder could not start, for the reason that was said above")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [

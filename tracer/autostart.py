@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.tracer.inductor.compile_calls import has_called_compile, has_loaded_package
 from stepscope.tracer.inductor.structured_log import add_handler, remove_handler
-from stepscope.tracer.schema.constants import CALLED, LOADED
+from stepscope.tracer.schema.constants import CALLED, FAILED, LOADED
 
 if TYPE_CHECKING:
     from stepscope.tracer.config import TraceConfig
@@ -22,8 +22,8 @@ def wait_for_compile(tells: str | None = None, configure: Callable[[], TraceConf
     """Start a recorder when the first compile begins, as `configure` or else the environment says (`config`).
 
     `stepscope run` knows by the file at the path `tells` that a recorder waits in the program. At the end of a program
-    the file gets the letter `CALLED` if it has called `torch.compile`, and `LOADED` if it has loaded a package of
-    AOTInductor. An OSError passes unseen."""
+    the file gets the letter `CALLED` if it has called `torch.compile`, `LOADED` if it has loaded a package of
+    AOTInductor, and `FAILED` if the recorder could not start. An OSError passes unseen."""
     waiter = Waiter(configure)
     add_handler(waiter)
     if "torch" in sys.modules:  # else it is not imported here
@@ -32,8 +32,12 @@ def wait_for_compile(tells: str | None = None, configure: Callable[[], TraceConf
         watch_and_wait()
     if tells:
         _append(tells, "")
-        atexit.register(lambda: _append(tells, CALLED * has_called_compile() + LOADED * has_loaded_package()))
+        atexit.register(lambda: _append(tells, _told(waiter)))
     return waiter
+
+
+def _told(waiter: Waiter) -> str:
+    return FAILED * waiter.has_failed + CALLED * has_called_compile() + LOADED * has_loaded_package()
 
 
 def _append(path: str, text: str) -> None:
@@ -46,6 +50,8 @@ class Waiter(logging.Handler):
         super().__init__(logging.DEBUG)
         self.recorder: Recorder | None = None
         """The recorder; None before the first compile."""
+        self.has_failed = False
+        """Whether it could not be started, which was said then."""
         self._configure = configure
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -62,6 +68,7 @@ class Waiter(logging.Handler):
             if config is not None:
                 self.recorder = Recorder(config, gives_way=True).start(record)
         except Exception as error:
+            self.has_failed = True
             print(f"stepscope: nothing is recorded: {error}", file=sys.stderr)  # noqa: T201
 
     def stop(self) -> None:

@@ -17,7 +17,7 @@ from stepscope.tracer.command import process_end
 from stepscope.tracer.command.fresh_cache import CacheUse, FreshCache
 from stepscope.tracer.command.watch import Ending, watch
 from stepscope.tracer.config import TraceConfig, to_environment
-from stepscope.tracer.schema.constants import CALLED, LOADED
+from stepscope.tracer.schema.constants import CALLED, FAILED, LOADED
 
 WAITS = "STEPSCOPE_WAITS"
 """Variable with the path of the file that `_stepscope_autostart` creates where the recorder waits for a compile."""
@@ -40,6 +40,8 @@ class RunResult:
     """Whether such a process has told at its end that it had loaded a package of AOTInductor."""
     has_earlier_logs: bool = False
     """Whether the folder held logs before the run."""
+    has_failed: bool = False
+    """Whether the recorder could not start in such a process, which has said why."""
 
     @property
     def exit_code(self) -> int:
@@ -50,6 +52,8 @@ class RunResult:
     def why_no_log(self) -> str:
         """Return the reason for which a run without a log has none, as a clause."""
         end = self.ending.text
+        if self.has_failed:
+            return "the recorder could not start, for the reason that was said above"
         if self.has_waited:
             return f"{end} before anything was compiled" if self.ending.code else self._why_nothing_compiled
         if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
@@ -147,6 +151,7 @@ def recorded(
         CALLED in told,
         LOADED in told,
         bool(before),
+        FAILED in told,
     )
 
 

@@ -36,9 +36,9 @@ TORCH_NAMESPACES = (
     "_quantized", "quantized_decomposed", "torchvision", "bucketing",
 )  # fmt: skip
 """Namespaces of operators that may return their input, as `wait_tensor` does, or that PyTorch itself checks."""
-CALLED, LOADED = "c", "p"
-"""What a program tells `stepscope run` at its end: that it has called `torch.compile`, and that it has loaded a package
-of AOTInductor."""
+CALLED, LOADED, FAILED = "c", "p", "f"
+"""What a program tells `stepscope run` at its end: that it has called `torch.compile`, that it has loaded a package of
+AOTInductor, and that the recorder could not start."""
 COMPILED_MODULE = "_orig_mod"
 """The name of the module in that of torch.compile."""
 COMPILED_PREFIX, PARALLEL_PREFIX = f"{COMPILED_MODULE}.", "module."
