@@ -16,7 +16,8 @@ such times were long. It says that the time passes in Python code up to this lin
 before. The times between the calls of loops, and those between their backward passes, are one finding. It is a warning
 from 50 % on. It says if the thread computes for less than half of the time from one call to the other. If a function
 runs there that a graph break keeps from being compiled, there is a finding of the kind break_in_hot_loop or
-synchronizing_call instead. Between backward passes the finding names such functions as the probable cause, because
+synchronizing_call instead, and for evaluations that follow the training in each step one of the kind
+frequent_evaluation. Between backward passes the finding names such functions as the probable cause, because
 their backward passes run there."""
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from stepscope.viewer.findings.evidence import Evidence, Timed, grouped, rule_of
 from stepscope.viewer.findings.speed import slow_rank
 from stepscope.viewer.findings.speed.costly_gaps import costly_gaps
 from stepscope.viewer.findings.speed.costs import Slowness, amount, facts_of, one_per_cause, step_page
+from stepscope.viewer.findings.speed.frequent_evaluation import follow_training
 from stepscope.viewer.findings.speed.hot_lines import mostly, samples_text
 from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.speed.queries.gap_lines import MOST, HotLine, hot_line
@@ -49,7 +51,8 @@ def find(evidence: Evidence) -> list[Timed]:
 
 
 def _slow(evidence: Evidence) -> Iterator[Slowness]:
-    found = [(run, cost) for run, cost in costly_gaps(evidence.trace) if not cost.fallbacks]
+    gaps = [(run, cost) for run, cost in costly_gaps(evidence.trace) if not cost.fallbacks]
+    found = [(run, cost) for run, cost in gaps if not follow_training(evidence.trace, run, cost)]
     has_ranks = len({run.rank for run in evidence.runs}) > 1
     if not found or (has_ranks and slow_rank.find(evidence)):
         return
