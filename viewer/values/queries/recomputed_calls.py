@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stepscope.viewer.memory.queries.identity import FIRST_CALL
+from stepscope.viewer.memory.queries.recomputed_runs import AGAIN
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 from stepscope.viewer.values.queries.values import COLUMNS, StoredValue, value_rows
@@ -14,9 +15,7 @@ MOST_PAIRS = 1_000
 """Number of calls that ran again and are compared."""
 # Layers of one graph have different parameters, so the two calls share more storages with each other than with others.
 _PAIRS = f"""
-    WITH again AS (
-        SELECT log, unnest(from_json(call, '["BIGINT"]')) AS local_call FROM calls_in_backward
-    ), ran AS (
+    WITH again AS ({AGAIN}), ran AS (
         SELECT c.call, c.log, c.graph, c.step, m.layout, m.local_call, a.local_call IS NOT NULL AS is_again FROM calls c
         JOIN measured_calls m ON m.call = c.call
         LEFT JOIN again a ON a.log = c.log AND a.local_call = c.local_call

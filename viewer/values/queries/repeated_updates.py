@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from stepscope.viewer.graphs.queries.program_names import program_names
 from stepscope.viewer.memory.queries.identity import FIRST_CALL
 from stepscope.viewer.memory.queries.kept_results import last_writer
+from stepscope.viewer.memory.queries.recomputed_runs import AGAIN
 from stepscope.viewer.store import sql
 from stepscope.viewer.store.trace import Trace
 
 LEAST_STEPS = 3
-_AGAIN = """SELECT log, unnest(from_json(call, '["BIGINT"]')) AS local_call FROM calls_in_backward"""
 _GRAPHS = f"""
-    WITH again AS ({_AGAIN}), ran AS (
+    WITH again AS ({AGAIN}), ran AS (
         SELECT c.graph, c.step, c.start_ns, a.local_call IS NOT NULL AS is_again
         FROM calls c LEFT JOIN again a ON a.log = c.log AND a.local_call = c.local_call
     )
@@ -25,7 +25,7 @@ _GRAPHS = f"""
 """
 # Modules of one class share their graphs, so that only the memory tells whether both calls write the same buffer.
 _REPEATED = f"""
-    WITH again AS ({_AGAIN}), written AS (SELECT unnest($2) AS graph, unnest($3) AS name), used AS (
+    WITH again AS ({AGAIN}), written AS (SELECT unnest($2) AS graph, unnest($3) AS name), used AS (
         SELECT m.call, m.log, m.step, g.graph, split_part(g.compile_id, '/', 1) AS frame, s.name,
                a.local_call IS NOT NULL AS is_again, {FIRST_CALL} AS by_call,
                coalesce(s.met_as, s.storage) AS by_storage
