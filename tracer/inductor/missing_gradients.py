@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary
 
 from torch.optim import Optimizer
 
-from stepscope.tracer.inductor.compat import without_modes
+from stepscope.tracer.inductor.compat import undisturbed, without_modes
+from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph, waits_are_reported
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.constants import COMPILED_PREFIX
 from stepscope.tracer.schema.steps import MissingGradients
@@ -133,7 +134,7 @@ class GradientWatch:
         self._failed("missing gradients", error)
 
     def _tell(self, optimizer: Any, watched: _Watched) -> None:
-        missing, trained, (file, line) = watched.missing, _trained(optimizer), watched.place
+        missing, trained, (file, line) = _without_values(watched.missing), _trained(optimizer), watched.place
         watched.missing, watched.is_told = [], True
         is_of_torch = type(optimizer).__module__.startswith("torch.optim.")
         if not missing or (len(missing) == len(trained) and not is_of_torch):
@@ -149,6 +150,18 @@ class GradientWatch:
                 watched.cleared, *watched.zero_grad, checkpointed, *checkpoint,
             )
         )  # fmt: skip
+
+
+def _without_values(parameters: list[Any]) -> list[Any]:
+    """Return the parameters without a gradient, or with one that is zero: its version does not change where other code
+    than PyTorch's operators writes it."""
+    missing = [one for one in parameters if one.grad is None]
+    cleared = [one for one in parameters if one.grad is not None]
+    if not cleared or is_recording_a_device_graph() or waits_are_reported():
+        return missing
+    with undisturbed():
+        zero = [id(one) for one in cleared if not one.grad.any()]
+    return [one for one in parameters if one.grad is None or id(one) in zero]
 
 
 def _version(gradient: Any) -> tuple[int, int]:

@@ -197,12 +197,12 @@ class NonfiniteWatch:
 def _outlying_group(groups: Sequence[Mapping[str, Any]]) -> tuple[float, float, list[Any]] | None:
     """Return the largest learning rate, the median of all and the first parameters of its group, if it is an outlier.
     Rates that are tensors are left out."""
-    rates = [(group["lr"], group["params"]) for group in groups if isinstance(group.get("lr"), float)]
+    rates = [(group["lr"], group["params"]) for group in groups if isinstance(group.get("lr"), (int, float))]
     if len(rates) < 3:
         return None
     largest, parameters = max(rates, key=lambda one: one[0])
     middle = statistics.median(rate for rate, _ in rates)
-    return (largest, middle, parameters[:MOST_NAMES]) if largest >= OUTLYING * middle else None
+    return (largest, middle, parameters[:MOST_NAMES]) if 0 < OUTLYING * middle <= largest else None
 
 
 def _may_wait() -> bool:

@@ -39,12 +39,14 @@ class ReentrantCheckpoints:
         self._wrapped.restore()
 
     def holding(self, parameters: Iterable[Any]) -> tuple[int, Place] | None:
-        """Return how many of the parameters run only in such checkpoints, and where the first of these is called; None
-        if none does."""
-        places = [(module, place) for module, place in [*self._places.items()] if place is not None]
-        held = {id(one): place for module, place in places for one in module.parameters()}
-        found = [held[id(one)] for one in parameters if id(one) in held]
-        return (len(found), found[0]) if found else None
+        """Return how many of the parameters without a gradient run only in such checkpoints, and where the first of
+        these is called; None if none does."""
+        missing, held = {id(one) for one in parameters}, dict[int, Place]()
+        for module, place in [*self._places.items()]:
+            trained = [id(one) for one in module.parameters() if one.requires_grad]
+            if place is not None and missing.issuperset(trained):  # else the module also runs elsewhere
+                held |= dict.fromkeys(trained, place)
+        return (len(held), next(iter(held.values()))) if held else None
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         notes = self

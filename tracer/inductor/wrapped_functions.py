@@ -11,7 +11,7 @@ class WrappedFunctions:
 
     def __init__(self) -> None:
         self._wrapped: list[tuple[Any, str, Any, Any]] = []
-        """The owner, the name of the function, the original and the wrapper."""
+        """The owner, the name of the function, what the owner had by this name, and the wrapper."""
 
     def __bool__(self) -> bool:
         return bool(self._wrapped)
@@ -20,9 +20,9 @@ class WrappedFunctions:
         """Replace a function by what `wrapper_of` makes of it, if the owner has such a function."""
         original = getattr(owner, name, None)
         if original is not None:
-            wrapper = wrapper_of(original)
-            self._wrapped.append((owner, name, original, wrapper))
-            setattr(owner, name, wrapper)
+            wrapper, own = wrapper_of(original), vars(owner).get(name, original)
+            self._wrapped.append((owner, name, own, wrapper))
+            setattr(owner, name, staticmethod(wrapper) if isinstance(own, staticmethod) else wrapper)
 
     def restore(self) -> None:
         """Restore the functions, unless somebody else has wrapped them since; such a wrapper still calls ours."""

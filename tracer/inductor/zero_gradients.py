@@ -1,7 +1,8 @@
 """Notes which gradients an optimizer of `torch.optim` gets are zero, and which are too small for float16.
 
-They are looked at before the steps 6, 12 and 18. A look waits for the device; there is none if the program asked
-PyTorch to report such waits, or while a CUDA graph is recorded.
+They are looked at before the steps 6, 11 and 19, so that what a program does in every second or third step is met. A
+look waits for the device; there is none if the program asked PyTorch to report such waits, or while a CUDA graph is
+recorded.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from stepscope.tracer.inductor.shared_parameters import ModuleNames
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.parameters import ZeroGradients
 
-EVERY, LOOKS = 6, 3
-"""Number of steps from one look to the next, and number of looks."""
+LOOKED = 6, 11, 19
+"""The steps of an optimizer, counted from 1, before which its gradients are looked at."""
 MOST_NAMES, MOST_OPTIMIZERS = 8, 16
-_SAMPLE, _MOST_SAMPLES = 65_536, 256
+_SAMPLE, _MOST_SAMPLES = 1_024, 256
 """Number of elements of a gradient, and of gradients, that are compared with the range of float16."""
 _DTYPES = torch.float16, torch.bfloat16, torch.float32, torch.float64
 _LEAST_NORMAL, _LEAST = 2.0**-14, 2.0**-24
@@ -75,7 +76,7 @@ class ZeroGradientsWatch:
         try:
             watched = self._watched.setdefault(optimizer, _Watched())
             watched.steps += 1
-            if watched.steps % EVERY == 0 and watched.steps <= EVERY * LOOKS and len(self._watched) <= MOST_OPTIMIZERS:
+            if watched.steps in LOOKED and len(self._watched) <= MOST_OPTIMIZERS:
                 self._look(optimizer, watched)
         except Exception as error:
             self._is_done = True
@@ -89,7 +90,7 @@ class ZeroGradientsWatch:
             zero = _zero(gradients)
             watched.zero = zero if watched.looks == 0 else watched.zero & zero
             watched.looks += 1
-            if watched.steps == EVERY * LOOKS and watched.looks == LOOKS:
+            if watched.steps == LOOKED[-1] and watched.looks == len(LOOKED):
                 self._tell(optimizer, watched, gradients)
 
     def _tell(self, optimizer: Any, watched: _Watched, gradients: dict[tuple[int, int], Any]) -> None:
@@ -100,10 +101,9 @@ class ZeroGradientsWatch:
         tiny = sample.tiny if sample.is_of_float16 else 0
         first = sorted(watched.zero)[:MOST_NAMES]
         parameters = [optimizer.param_groups[group]["params"][position] for group, position in first]
-        looked = [EVERY * (look + 1) for look in range(LOOKS)]
         self._write(
             ZeroGradients(
-                type(optimizer).__name__, looked, len(gradients), len(watched.zero),
+                type(optimizer).__name__, [*LOOKED], len(gradients), len(watched.zero),
                 ModuleNames(all_modules()).of_parameters(parameters), sample.elements, sample.zeros, tiny,
                 *calling_place(),
             )

@@ -163,8 +163,8 @@ class GapLines:
     def write(self) -> None:
         """Write the samples that are in no record yet."""
         pending, self._pending = self._pending, []
-        in_calls, self._in_calls = self._in_calls, (0, 0)
         if pending:
+            in_calls, self._in_calls = self._in_calls, (0, 0)
             thread, ns, place, held_ns, delayed = (list(column) for column in zip(*pending, strict=True))
             self._sink.write(LineSamples(thread, ns, place, held_ns, delayed, *in_calls))
 

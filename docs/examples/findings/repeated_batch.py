@@ -2,7 +2,7 @@
 
 $ stepscope run repeated_batch.py
 info: A DataLoader that does not shuffle (repeated_batch.py:26) is begun again in each of 6 or more steps in a row, so
-that each of them gets the first of 8 batches
+that each of them gets the items of the first of 8 batches
 """
 
 import sys

@@ -86,6 +86,23 @@ def test_gradients_that_are_set_to_zero_before_the_backward_pass_are_not_missing
     assert not found
 
 
+def test_gradients_that_the_program_writes_itself_are_not_missing() -> None:
+    """As Reptile does, past the version counter."""
+    found: list[MissingGradients] = []
+    watch, built = GradientWatch(found.append, failed), model(["0.weight", "0.bias", "1.0.weight", "1.0.bias"])
+    optimizer = torch.optim.SGD(built.parameters(), lr=0.1)
+    calls = ClearingCalls(watch.clears, watch.cleared)
+    calls.attach()
+    for _ in range(STEPS):
+        optimizer.zero_grad(set_to_none=False)
+        for one in built.parameters():
+            assert one.grad is not None
+            one.grad.data.add_(1)
+        watch.begins(optimizer)
+    calls.detach()
+    assert not found
+
+
 @pytest.mark.parametrize("later", [STEPS + 1, 0])
 def test_gradients_that_begin_later_are_not_told(later: int) -> None:
     found: list[MissingGradients] = []

@@ -131,7 +131,10 @@ def test_a_parameter_that_holds_such_values_from_the_start(value: float, is_froz
     assert Training(nn.Linear(4, 4), mask).run(8, plain) == []
 
 
-@pytest.mark.parametrize(("rates", "largest"), [([0.1, 0.1, 10.0], 10.0), ([0.1, 0.1, 0.9], None), ([0.1, 10.0], None)])
+@pytest.mark.parametrize(
+    ("rates", "largest"),
+    [([0.1, 0.1, 10.0], 10.0), ([0.1, 0.1, 0.9], None), ([0.1, 10.0], None), ([0.1, 0.0, 0.0], None)],
+)
 def test_the_group_with_a_learning_rate_far_above_the_others(rates: list[float], largest: float | None) -> None:
     one = Training()
     one.optimizer.param_groups[0]["lr"] = rates[0]

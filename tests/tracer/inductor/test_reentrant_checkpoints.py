@@ -68,6 +68,22 @@ def test_healthy_checkpoints(notes: ReentrantCheckpoints, is_reentrant: bool) ->
     assert notes.holding(LAYER.parameters()) is None
 
 
+@pytest.mark.filterwarnings("ignore:None of the inputs")
+def test_a_model_that_also_runs_elsewhere_is_not_named(notes: ReentrantCheckpoints) -> None:
+    model = nn.Sequential(LAYER, HEAD)
+    checkpoint(lambda x: model[0](x), torch.ones(2, 3), use_reentrant=True)
+    assert notes.holding(LAYER.parameters()) is None
+    assert notes.holding(model.parameters()) is not None
+
+
+def test_nothing_is_left_of_the_wrapper() -> None:
+    before, notes = vars(CheckpointFunction)["forward"], ReentrantCheckpoints(failed)
+    notes.attach()
+    assert vars(CheckpointFunction)["forward"] is not before
+    notes.detach()
+    assert vars(CheckpointFunction)["forward"] is before
+
+
 def test_the_warning_of_pytorch_keeps_its_place(notes: ReentrantCheckpoints) -> None:
     with pytest.warns(UserWarning, match="None of the inputs") as said:
         checkpoint(LAYER, torch.ones(2, 3), use_reentrant=True)

@@ -33,7 +33,7 @@ def test_a_learning_rate_far_above_the_others_is_told(opened: Open) -> None:
     (finding,) = found(opened, record)
     assert (
         "The parameter group of net.head.weight and net.head.bias has a learning rate of 20, while the median of the"
-        " 11 groups is 0.02."
+        " 11 groups of AdamW is 0.02."
     ) in finding.proof
 
 

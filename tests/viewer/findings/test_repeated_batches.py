@@ -25,7 +25,7 @@ def test_the_first_of_many_batches(opened: Open) -> None:
     (finding,) = found(opened, RepeatedBatch(32, 1_000, 32_000, 6, "/src/train.py", 9))
     assert finding.title == (
         "A DataLoader that does not shuffle (train.py:9) is begun again in each of 6 or more steps in a row, so that"
-        " each of them gets the first of 1,000 batches"
+        " each of them gets the items of the first of 1,000 batches"
     )
     assert finding.proof[0] == (
         "The loader has 32,000 samples; those of 999 other batches are not used in these steps."

@@ -309,6 +309,10 @@ def test_waits_for_a_core_in_calls_are_no_part_of_the_step(opened: Open) -> None
     log.record(CallGaps([one + 1 for one in calls], calls, [0] * 19, [0] * 19, [0] * 19))
     (finding,) = found(opened(log))
     assert finding.title.startswith("Work outside of compiled code takes 60 % of a step (9.00 ms of 15.0 ms)")
+    assert (
+        "In a step, the thread waits for a core of the machine for about 5.00 ms, which is not counted."
+        in finding.proof
+    )
 
 
 def test_waiting_does_not_count_where_samples_are_spread_over_the_loop(opened: Open) -> None:

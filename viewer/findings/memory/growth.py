@@ -8,13 +8,13 @@ storage shows at most half of it, the finding says that views keep the storage. 
 step, or from 64 KiB per step if that is 1 % of the peak of the run. Smaller growth is information only, and growth
 under 4 KiB per step, such as losses and metrics in a list, is not reported. Tensors that six or more calls of a forward
 graph saved for a backward pass, and that stayed alive together although no backward pass of these calls ran, are
-reported from 256 KiB and a tenth of the peak on; from 1 MiB and half of the peak on this is a warning. An evaluation
-without torch.no_grad() whose losses are summed up, and a list of losses with their graphs, are usual causes. The line
-is that which makes the first of these calls, if it had not called the graph before. Of other forward graphs in
-training, buffers that each step from the first to the last left behind, in six steps or more, and that were freed only
-after the last call are reported, as when the function that keeps them returns; there is one finding per graph. It is
-for information, unless a look before step 18, 300 or 3000, when at least 1 MiB had been left, found what held them:
-then the limits above apply."""
+reported, those of the last step only if they were freed, from 256 KiB and a tenth of the peak on; from 1 MiB and half
+of the peak on this is a warning. An evaluation without torch.no_grad() whose losses are summed up, and a list of losses
+with their graphs, are usual causes. The line is that which makes the first of these calls, if it had not called the
+graph before. Of other forward graphs in training, buffers that each step from the first to the last left behind, in six
+steps or more, and that were freed only after the last call are reported, as when the function that keeps them returns;
+there is one finding per graph. It is for information, unless a look before step 18, 300 or 3000, when at least 1 MiB
+had been left, found what held them: then the limits above apply."""
 
 from __future__ import annotations
 

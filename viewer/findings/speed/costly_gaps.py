@@ -68,7 +68,8 @@ def _adjusted(evidence: Evidence, costs: Mapping[int, Sequence[GapCost]]) -> Ite
             own_ns += waited_ns if is_request else 0
             part_ns = min(cost.part_ns - waited_ns, idle_ns)
             whole_ns = max(part_ns, run.typical_ns - own_ns - core_ns)
-            yield replace(run, typical_ns=whole_ns), cost._replace(part_ns=part_ns, waited_ns=waited_ns)
+            told = cost._replace(part_ns=part_ns, waited_ns=waited_ns, core_ns=core_ns)
+            yield replace(run, typical_ns=whole_ns), told
 
 
 def _waits_for_core(trace: Trace, run: RunSplit, gaps: Sequence[GapCost]) -> int:
@@ -82,8 +83,9 @@ def _waits_for_core(trace: Trace, run: RunSplit, gaps: Sequence[GapCost]) -> int
     found = min(lost_ns, round(delayed * in_calls_ns))
     for gap in gaps:
         hot = hot_line(trace, run.log, gap.spans)
-        share = max(delayed, hot.delayed if hot is not None else 0.0)
-        found += min(gap.part_ns - (gap.computed_ns or 0), round(share * gap.part_ns))
+        if gap.computed_ns is not None:
+            share = hot.delayed if hot is not None else delayed
+            found += min(gap.part_ns - gap.computed_ns, round(share * gap.part_ns))
     return found
 
 

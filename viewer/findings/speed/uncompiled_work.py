@@ -7,18 +7,18 @@ steps of optimizers of torch.optim do not count, nor does compiling, nor the rec
 counts as far as the device is idle, by the launches that were measured or profiled. Where several ranks run, the time
 after a backward pass or after the last call of a step does not count, because ranks exchange tensors in it, nor that in
 which the thread computes for less than half; and there is no finding if a rank is slower than the others, because the
-others wait for it. Where each call is a step, as in a server, waiting between the steps is no part of a step, nor is
-waiting for a core of the machine, in these times or in calls, as far as the recorder has looked. Typical steps are
-those of medium duration in which nothing was compiled; there must be four. The finding names the lines of the calls,
-and the line of the program in which at least half of the samples of this time are, if the recorder took eight or more,
-or the lines of the function that it calls if the samples are spread over them: it looks where the thread is once four
-such times were long. It says that the time passes in Python code up to this line if the thread could mostly not be seen
-before. The times between the calls of loops, and those between their backward passes, are one finding. It is a warning
-from 50 % on. It says if the thread computes for less than half of the time from one call to the other. If a function
-runs there that a graph break keeps from being compiled, there is a finding of the kind break_in_hot_loop or
-synchronizing_call instead, and for evaluations that follow the training in each step one of the kind
-frequent_evaluation. Between backward passes the finding names such functions as the probable cause, because
-their backward passes run there."""
+others wait for it. Where each call is a step, as in a server, waiting between the steps is no part of a step. In all
+programs, waiting for a core of the machine is none, in these times and in calls, as far as the recorder has looked.
+Typical steps are those of medium duration in which nothing was compiled; there must be four. The finding names the
+lines of the calls, and the line of the program in which at least half of the samples of this time are, if the recorder
+took eight or more, or the lines of the function that it calls if the samples are spread over them: it looks where the
+thread is once four such times were long. It says that the time passes in Python code up to this line if the thread
+could mostly not be seen before. The times between the calls of loops, and those between their backward passes, are one
+finding. It is a warning from 50 % on. It says if the thread computes for less than half of the time from one call to
+the other. If a function runs there that a graph break keeps from being compiled, there is a finding of the kind
+break_in_hot_loop or synchronizing_call instead, and for evaluations that follow the training in each step one of the
+kind frequent_evaluation. Between backward passes the finding names such functions as the probable cause, because their
+backward passes run there."""
 
 from __future__ import annotations
 
@@ -137,10 +137,13 @@ def _proof(cost: GapCost, hot: HotLine | None, awaited: str) -> list[str]:
     elif hot is not None and cost.computed_ns is not None and cost.computed_ns < MOST * cost.part_ns:
         computed = f"for {format_ns(cost.computed_ns)} of it" if cost.computed_ns else "hardly"
         told.append(_WAITS.format(computed, awaited))
+    if cost.core_ns >= LEAST_TOLD_NS:
+        told.append(_FOR_CORE.format(format_ns(cost.core_ns)))
     return [*told, _OWN.format(format_ns(cost.own_ns))] if cost.own_ns >= LEAST_TOLD_NS else told
 
 
 _WAITS = "The thread computes {}; otherwise it waits there, for example for {} or for a core of the machine."
+_FOR_CORE = "In a step, the thread waits for a core of the machine for about {}, which is not counted."
 _OWN = "The recorder itself takes about {} per step in this time, which is not counted."
 _MANY = (
     "This happens {:,} times in a step. Each time Dynamo also checks the guards of the next call; one compiled function"

@@ -56,7 +56,8 @@ def outlier_text(one: BadParameters) -> list[str]:
     names = [name for name in orjson.loads(one.largest_rate_names) if name is not None]
     return [
         f"The parameter group of {names_text(names) or 'other parameters'} has a learning rate of"
-        f" {number(one.largest_rate)}, while the median of the {one.groups:,} groups is {number(one.median_rate or 0)}."
+        f" {number(one.largest_rate)}, while the median of the {one.groups:,} groups of {one.name} is"
+        f" {number(one.median_rate or 0)}."
     ]
 
 

@@ -2,7 +2,8 @@
 successive steps of an optimizer of `torch.optim`, as `next(iter(loader))` does, and takes one batch of it only, while
 the loader does not shuffle and has more batches: each step gets the first batch. Only loaders with a
 `SequentialSampler` count, and only iterators that are made while gradients are computed. It is information, because a
-program may train on one batch on purpose, as to see whether a model can learn it."""
+program may train on one batch on purpose, as to see whether a model can learn it, or have a dataset that makes other
+items each time."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from stepscope.viewer.overview.rows import Finding
 from stepscope.viewer.text.formats import plural
 from stepscope.viewer.values.queries.repeated_batches import RepeatedBatchRow, repeated_batches
 
-SUMMARY = "Each step gets the first batch of a DataLoader, and none gets another one"
+SUMMARY = "Each step gets the first batch of a DataLoader"
 TITLE_IS_MEASURED = True
 
 
@@ -28,7 +29,7 @@ def _finding(evidence: Evidence, same: list[RepeatedBatchRow]) -> Timed:
         kind="repeated_batch",
         severity="info",
         title=f"A DataLoader that does not shuffle{place(one.source)} is begun again in each of {one.steps:,} or more"
-        f" steps in a row, so that each of them gets the first of {one.batches:,} batches{in_logs(logs)}",
+        f" steps in a row, so that each of them gets the items of the first of {one.batches:,} batches{in_logs(logs)}",
         proof=[
             f"The loader has {one.samples:,} samples; those of {plural(one.batches - 1, 'other batch')} are not used in"
             " these steps.",

@@ -1,5 +1,5 @@
 """Gradients that an optimizer of `torch.optim` gets are zero, so that the loss changes nothing about their parameters,
-or too small for float16. The recorder looks at the gradients before the steps 6, 12 and 18 of each optimizer. The
+or too small for float16. The recorder looks at the gradients before the steps 6, 11 and 19 of each optimizer. The
 finding names the parameters whose gradients were zero each time. It is a warning if these are all parameters that have
 a gradient, and otherwise for information, because a part of the model may be meant not to be used. Zero gradients of
 vectors alone, such as biases, do not count, because a loss that is a difference does not depend on a bias. If compiled
@@ -92,7 +92,9 @@ def _advice(evidence: Evidence, one: WithZeroGradients) -> list[str]:
     if _underflows(one):
         return [_SCALE]
     others = f"{_CAUSES}{'' if has_values(evidence.trace) else _LOOK}."
-    return [_IN_FLOAT16, _SCALE, others.replace("Usual causes", "Other causes")] if one.has_float16 else [others]
+    if one.has_float16 and one.zero == one.parameters:
+        return [_IN_FLOAT16, _SCALE, others.replace("Usual causes", "Other causes")]
+    return [others]
 
 
 def _title(one: WithZeroGradients, at: str) -> str:
@@ -103,7 +105,8 @@ def _title(one: WithZeroGradients, at: str) -> str:
         return (
             f"The gradients that {one.name}{at} gets are too small for float16: in its step {looked[-1]},"
             f" {100 * one.zero_elements / one.elements:.0f} % of the elements are zero, and"
-            f" {100 * one.tiny_elements / others:.0f} % of the others are below its smallest normal number"
+            f" {100 * one.tiny_elements / others:.0f} % of the others are below the smallest normal number of"
+            " float16"
         )
     if one.zero == one.parameters:
         return f"All gradients of {one.name}{at} were zero {before}, so that the loss changes no parameter"

@@ -1,4 +1,5 @@
-"""Queries what several forward passes saved for a backward pass that did not come, and that piled up."""
+"""Queries what several forward passes saved for a backward pass that did not come, and that piled up. What the last
+step saved counts only if it was freed, because the recording may have ended before the backward pass."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ _SAVED = """
     FROM survivors v JOIN layouts l ON l.layout = v.layout JOIN graphs g ON g.graph = l.graph AND g.phase = 'forward'
     JOIN calls c ON c.call = v.call AND c.state = 'ok' JOIN measured_calls m ON m.call = v.call
     JOIN layout_storages s ON s.layout = v.layout AND s.storage = v.storage AND s.kind <> 'input'
-    WHERE v.made AND NOT v.met_by_backward AND (v.died_ns IS NULL OR v.died_ns > c.start_ns + c.duration_ns)
+    WHERE v.made AND NOT v.met_by_backward AND coalesce(
+        v.died_ns > c.start_ns + c.duration_ns, m.step < (SELECT max(step) FROM measured_calls e WHERE e.log = v.log)
+    )
     ORDER BY v.log, l.graph, s.name, c.start_ns LIMIT $1
 """
 _CALLED_AT = """

@@ -40,7 +40,7 @@ _SAMPLES = """
 _PLACES = "SELECT place, files, lines, functions, code FROM sampled_lines WHERE log = ?"
 
 _DELAYED_IN_CALLS = """
-    SELECT sum(least(greatest(delayed_in_calls, 0), $2 * looks_in_calls))::DOUBLE / sum(looks_in_calls) / 100
+    SELECT sum(least(greatest(delayed_in_calls, 0), $2::DOUBLE * looks_in_calls))::DOUBLE / sum(looks_in_calls) / 100
     FROM line_samples WHERE log = $1 AND looks_in_calls > 0 HAVING sum(looks_in_calls) >= $3
 """
 

@@ -103,6 +103,9 @@ class GapCost(NamedTuple):
     """Mean of the time that `part_ns` leaves out because the thread did not compute."""
     spans: Sequence[tuple[int, int]] = ()
     """Begin and end of each of these gaps (ns)."""
+    core_ns: int = 0
+    """Mean of the time in which the thread waits for a core of the machine in calls and in all gaps of a step but those
+    between requests; 0 if it is unknown."""
 
     @property
     def where(self) -> str:

@@ -10,7 +10,8 @@ from stepscope.viewer.store.trace import Trace
 _MISSING = """
     SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, steps, parameters, missing, unowned,
            names, sizes, file, line, coalesce(cleared, 0) AS cleared, zero_grad_file, zero_grad_line,
-           coalesce(checkpointed, 0) AS checkpointed, checkpoint_file, checkpoint_line,
+           CASE WHEN checkpointed BETWEEN 1 AND missing THEN checkpointed ELSE 0 END AS checkpointed,
+           checkpoint_file, checkpoint_line,
            bool_or(EXISTS (SELECT 1 FROM calls c JOIN graphs g ON g.graph = c.graph
                            WHERE c.log = m.log AND g.phase = 'backward')) AS has_backward
     FROM missing_gradients m GROUP BY ALL ORDER BY log, name

@@ -11,7 +11,11 @@ _ZERO = """
     SELECT min(log) AS log, arg_min(time_unix_ns, log) AS time_unix_ns, name, looked, parameters, zero, names,
            elements, zero_elements, tiny_elements, file, line,
            bool_or(EXISTS (SELECT 1 FROM tensors t WHERE t.log = z.log AND t.dtype = 'float16')) AS has_float16
-    FROM zero_gradients z GROUP BY ALL ORDER BY log, name
+    FROM zero_gradients z
+    WHERE json_array_length(looked) > 0 AND zero >= 0
+      AND (tiny_elements = 0
+           OR (tiny_elements > 0 AND zero_elements >= 0 AND tiny_elements <= elements - zero_elements))
+    GROUP BY ALL ORDER BY log, name
 """
 
 
