@@ -61,3 +61,48 @@ def test_the_line_of_the_calls_is_named(scripts: Scripts, tmp_path: Path) -> Non
     line = next(at for at, text in enumerate((PRELUDE + body).splitlines(), 1) if text.strip() == code)
     assert (finding.source and finding.source.line) == line
     assert finding.proof[0] == f"The first of these calls is made at <string>:{line}."
+
+
+EXCEPTIONS = """
+net = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.Tanh(), torch.nn.Linear(512, 8))
+compiled, optimizer = torch.compile(net), torch.optim.SGD(net.parameters(), lr=0.01)
+kept = []
+def step(number):
+    loss = compiled(torch.rand(256, 64)).square().mean()
+    if number % 3 == 2:
+        raise ArithmeticError(number)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+with stepscope.trace(FOLDER):
+    for number in range(30):
+        try:
+            step(number)
+        except ArithmeticError as error:
+            kept.append(KEPT)
+"""
+
+
+@pytest.mark.parametrize(("kept", "is_told"), [("error", True), ("str(error)", False)])
+def test_exceptions_that_are_kept(scripts: Scripts, tmp_path: Path, kept: str, is_told: bool) -> None:
+    """What their functions hold is still alive when the recording ends."""
+    found = record(scripts, tmp_path, EXCEPTIONS.replace("KEPT", kept))
+    found = [one for one in found if one.kind == "growth"]
+    assert [one.title.endswith(" for a backward pass that did not run") for one in found] == [True] * is_told
+    assert all(any("is kept by a traceback." in said for said in one.proof) for one in found)
+
+
+def test_a_recording_that_ends_before_the_backward_pass(scripts: Scripts, tmp_path: Path) -> None:
+    body = """
+    net = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.Tanh(), torch.nn.Linear(512, 8))
+    compiled, optimizer = torch.compile(net), torch.optim.SGD(net.parameters(), lr=0.01)
+    def losses():
+        return [compiled(torch.rand(256, 64)).square().mean() for _ in range(8)]
+    with stepscope.trace(FOLDER):
+        for _ in range(4):
+            sum(losses()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        left = losses()
+    """
+    assert [one for one in record(scripts, tmp_path, body) if one.kind == "growth"] == []

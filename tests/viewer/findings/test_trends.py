@@ -335,6 +335,21 @@ def test_gradients_that_were_cleared_are_one_finding(opened: Open, zero: list[st
     assert [one.kind for one in found] == ["missing_gradients", *kinds]
 
 
+@pytest.mark.parametrize(
+    ("looked", "zero", "elements", "zeros", "tiny"),
+    [([6, 11, 19], 0, 100, 100, 45), ([6, 11, 19], 0, 0, 0, 45), ([], 2, 100, 50, 0), ([6], -2, 100, 50, 0)],
+)
+def test_damaged_records_of_gradients_are_left_out(
+    opened: Open, looked: list[int], zero: int, elements: int, zeros: int, tiny: int
+) -> None:
+    log = LogBuilder().record(run()).record(graph())
+    log.record(Tensors(0, 0, 0, [replace(one, dtype="float16") for one in tensors().tensors]))
+    log.record(ZeroGradients("Adam", looked, 4, zero, SOME, elements, zeros, tiny, "/src/train.py", 12))
+    log.record(MissingGradients("Adam", 5, 4, 2, 0, SOME, [[3]] * 2, None, None, 0, None, None, -2, "/src/m.py", 7))
+    (finding,) = all_findings(opened(log.record(End("exit", 1))))
+    assert (finding.kind, finding.severity) == ("missing_gradients", "info")
+
+
 def test_parameters_in_a_plain_list_are_not_trained(opened: Open) -> None:
     names = ["L['self'].blocks[0]._modules['up']._parameters['weight']", "L['self'].blocks[1]._parameters['bias']"]
     log = LogBuilder().record(run())

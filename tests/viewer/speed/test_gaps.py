@@ -315,6 +315,17 @@ def test_waits_for_a_core_in_calls_are_no_part_of_the_step(opened: Open) -> None
     )
 
 
+@pytest.mark.parametrize(("looks", "delayed", "whole"), [(10, 500, "13.0 ms"), (2**50, 500, "17.0 ms")])
+def test_each_wait_has_the_rate_that_was_seen(opened: Open, looks: int, delayed: int, whole: str) -> None:
+    """A quarter of the gap of 12 ms, and half of the calls of 8 ms, of which one computes nothing."""
+    log = sampled(computing(training(before=12), 0, 1), (30, 11), delayed=25)
+    log.record(LineSamples([1], [MONOTONIC_NS], [1], [0], [25], looks_in_calls=looks, delayed_in_calls=delayed))
+    calls = list(range(1, 20, 2))
+    log.record(CallGaps(calls, [one - 1 for one in calls], [0] * 10, [0] * 10, [0] * 10))
+    (finding,) = found(opened(log))
+    assert f"(9.00 ms of {whole})" in finding.title
+
+
 def test_waiting_does_not_count_where_samples_are_spread_over_the_loop(opened: Open) -> None:
     """As on a busy machine: the line that they share is the call of the function that contains the loop."""
     log = computing(training(before=12), 0, 1)
