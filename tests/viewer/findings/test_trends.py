@@ -281,7 +281,7 @@ def test_parameters_in_a_reentrant_checkpoint_have_no_gradient(opened: Open) -> 
     assert any("use_reentrant=False" in said for said in finding.proof)
 
 
-SOME = ["net.0.weight", "net.0.bias"]
+SOME: list[str | None] = ["net.0.weight", "net.0.bias"]
 
 
 @pytest.mark.parametrize(
