@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from stepscope.viewer.findings.evidence import Evidence
@@ -58,10 +58,11 @@ def _adjusted(evidence: Evidence, costs: Mapping[int, Sequence[GapCost]]) -> Ite
         own_ns = sum(cost.own_ns for cost in costs[run.log])
         is_server = run.log in serving
         inner = [cost for cost in costs[run.log] if not (is_server and cost.kind == "outside")]
-        core_ns = _waits_for_core(evidence.trace, run, inner)
+        waits = _waits_for_core(evidence.trace, run, inner)
+        core_ns = sum(waits.values())
         for cost in costs[run.log]:
             is_request = is_server and cost.kind == "outside"
-            unknown_ns = 0 if is_request else cost.part_ns
+            unknown_ns = 0 if is_request else cost.part_ns - waits.get(cost.key, 0)
             waited_ns = cost.part_ns - (cost.computed_ns if cost.computed_ns is not None else unknown_ns)
             if waited_ns and not is_request and not has_ranks:
                 waited_ns = min(waited_ns, cost.part_ns - _at_one_line(evidence.trace, run, cost))
@@ -72,20 +73,19 @@ def _adjusted(evidence: Evidence, costs: Mapping[int, Sequence[GapCost]]) -> Ite
             yield replace(run, typical_ns=whole_ns), told
 
 
-def _waits_for_core(trace: Trace, run: RunSplit, gaps: Sequence[GapCost]) -> int:
-    """Return for how long (ns per step) the thread waits for a core of the machine in calls and in some gaps; 0 if that
-    is unknown for calls."""
+def _waits_for_core(trace: Trace, run: RunSplit, gaps: Sequence[GapCost]) -> dict[Hashable, int]:
+    """Return for how long (ns per step) the thread waits for a core of the machine in some gaps, by their keys, and in
+    calls (None); nothing if that is unknown for calls."""
     delayed = delayed_in_calls(trace, run.log)
     lost_ns = lost_in_calls(trace, run.log, typical_steps(trace)[run.log].steps) if delayed is not None else None
     if delayed is None or lost_ns is None:
-        return 0
+        return {}
     in_calls_ns = sum(part.duration_ns for part in run.parts if part.kind in ("kernels", "host"))
-    found = min(lost_ns, round(delayed * in_calls_ns))
+    found: dict[Hashable, int] = {None: min(lost_ns, round(delayed * in_calls_ns))}
     for gap in gaps:
         hot = hot_line(trace, run.log, gap.spans)
-        if gap.computed_ns is not None:
-            share = hot.delayed if hot is not None else delayed
-            found += min(gap.part_ns - gap.computed_ns, round(share * gap.part_ns))
+        share = hot.delayed if hot is not None else delayed if gap.computed_ns is not None else 0.0
+        found[gap.key] = min(gap.part_ns - (gap.computed_ns or 0), round(share * gap.part_ns))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from stepscope.viewer.speed.queries.graph_places import GraphPlace, graph_places
@@ -106,6 +106,11 @@ class GapCost(NamedTuple):
     core_ns: int = 0
     """Mean of the time in which the thread waits for a core of the machine in calls and in all gaps of a step but those
     between requests; 0 if it is unknown."""
+
+    @property
+    def key(self) -> Hashable:
+        """The same for gaps between the same calls, in all logs."""
+        return self.kind, self.before, self.after
 
     @property
     def where(self) -> str:
