@@ -83,14 +83,12 @@ def test_an_evaluation_in_each_step_is_told(opened: Open) -> None:
     assert finding.evidence["calls"] == 4
 
 
-@pytest.mark.parametrize("line", [29, 30])
-def test_the_line_in_the_training_loop_is_named(opened: Open, line: int) -> None:
-    """The line of the calls may be seen in two frames, as in a comprehension."""
+def test_the_line_in_the_training_loop_is_named(opened: Open) -> None:
     program = Program().add(EVALUATED)
     within = [program.at - back * MS - MS // 2 for back in (0, 1, 2)]
     files, functions = 4 * ["/src/train.py"], ["<module>", "main", "outer", "evaluate"]
     code = ["main()", "outer()", "for x in batches:", "for x in batches:"]
-    program.log.record(SampledLines(0, files, [60, 12, 30, line], functions, code))
+    program.log.record(SampledLines(0, files, [60, 12, 30, 29], functions, code))
     program.log.record(SampledLines(1, files[:2], [60, 9], functions[:2], ["main()", "loss.backward()"]))
     program.log.record(LineSamples([1] * 4, [*within, within[0] - 5 * MS], [0, 0, 0, 1]))
     (finding,) = found(opened(program.end()))
@@ -101,8 +99,8 @@ def test_the_line_in_the_training_loop_is_named(opened: Open, line: int) -> None
 
 def test_the_line_of_the_calls_is_not_told_as_their_caller(opened: Open) -> None:
     program = Program().add(EVALUATED)
-    names, code = ["<module>", "evaluate"], ["[model(x) for x in batches]"] * 2
-    program.log.record(SampledLines(0, ["/src/train.py"] * 2, [30, 30], names, code))
+    names, code = ["start", "main", "evaluate"], ["run(path)", *["[model(x) for x in batches]"] * 2]
+    program.log.record(SampledLines(0, ["/src/start.py", *["/src/train.py"] * 2], [7, 30, 30], names, code))
     program.log.record(LineSamples([1], [program.at - MS], [0]))
     (finding,) = found(opened(program.end()))
     assert "at train.py:30, which" in finding.title

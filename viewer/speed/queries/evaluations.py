@@ -157,10 +157,11 @@ def caller(trace: Trace, log: int, spans: Spans, called: SourceLine, around: Sou
     for *columns, count in rows:
         stack = [SourceLine(*line) for line in zip(*map(orjson.loads, columns), strict=True)]
         inner = [place for place, line in enumerate(stack) if _are_in_one_function(line, called)]
-        above = [line for line in stack[: inner[-1]] if line.place != called.place] if inner else []
+        above = stack[: inner[-1]] if inner else []
         for line in [line for line in above if _are_in_one_function(line, around)][-1:] or above[-1:]:
             found[line] += count
-    return found.most_common(1)[0][0] if found else None
+    most = found.most_common(1)[0][0] if found else None
+    return most if most is not None and most.place != called.place else None
 
 
 def _are_in_one_function(one: SourceLine, other: SourceLine) -> bool:
