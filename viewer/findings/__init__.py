@@ -34,7 +34,7 @@ _OF_RECORDERS = (
     "crash.crash", "crash.exception", "crash.raised_call", "logs.not_recorded",
     "speed.recompiles_each_step", "speed.break_in_hot_loop", "speed.synchronizing_call", "speed.host_bound",
     "speed.data_waits", "speed.restarted_workers", "speed.slow_optimizer", "speed.uncompiled_work",
-    "speed.frequent_evaluation",
+    "speed.frequent_evaluation", "speed.small_calls",
     "speed.growing_sequence", "speed.contiguous_copies", "speed.full_precision_matmul", "speed.promoted_dtype",
     "speed.slow_choice",
     "speed.slow_shape", "speed.slower_kernels", "speed.slow_rank", "ranks.unaveraged_gradients",
