@@ -132,7 +132,8 @@ def place_of(event: CompileEvent) -> dict[str, Any]:
 
 def called_at(lines: Iterable[SourceLine]) -> list[str]:
     """Return a line of proof for each of the first lines of the program that called something."""
-    return [f"It was called at {basename(one.file)}:{one.line}: {one.code}" for one in islice(lines, MOST_CALLERS)]
+    places = ((f"{basename(one.file)}:{one.line}", one.code) for one in islice(lines, MOST_CALLERS))
+    return [f"It was called at {place}{f': {code}' if code else ''}" for place, code in places]
 
 
 def as_subject(name: str) -> str:

@@ -293,7 +293,7 @@ def _peak(peak: NodePeak | None) -> str:
 def _compiles(facts: Overview, compiles: Sequence[CompileRow]) -> list[str]:
     if not compiles:
         return []
-    cache = ", ".join(f"{count:,} {state}" for state, count in facts.cache_counts.items())
+    cache = ", ".join(plural(count, state) for state, count in facts.cache_counts.items())
     title = [
         f"Compiles  {len(compiles):,}", format_ns(facts.compile_duration_ns), f"by cache: {cache}" if cache else "",
         plural(facts.graph_breaks, "graph break") if facts.graph_breaks else "",

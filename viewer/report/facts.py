@@ -51,12 +51,12 @@ def ticket_facts(runs: Sequence[RunRow]) -> TicketFacts:
 
 
 def _facts(run: RunRow) -> Iterator[tuple[str, str | None]]:
-    machine = run.machine
+    machine, is_recorded = run.machine, run.stepscope is not None  # else PyTorch alone wrote the log
     yield "stepscope", run.stepscope
     yield "PyTorch", _torch(run)
     yield "Python", (machine.python_build if machine else None) or run.python
-    yield "Triton", run.triton or "not imported"
-    yield "CUDA of the build", run.cuda or "none"
+    yield "Triton", run.triton or ("not imported" if is_recorded else None)
+    yield "CUDA of the build", run.cuda or ("none" if is_recorded else None)
     if machine is not None:
         if machine.hip_version:
             yield "ROCm of the build", machine.hip_version
@@ -76,7 +76,8 @@ def _facts(run: RunRow) -> Iterator[tuple[str, str | None]]:
         yield "Operating system", ", ".join(part for part in (machine.os, machine.kernel) if part) or None
         yield "C library", machine.libc
         yield "C++ compiler", machine.cpp_compiler or "none found"
-    yield "Ranks", f"rank {run.rank} of {run.world_size}" if run.world_size else "not distributed"
+    alone = "not distributed" if is_recorded else f"rank {run.rank}" if run.rank is not None else None
+    yield "Ranks", f"rank {run.rank} of {run.world_size}" if run.world_size else alone
     yield "Recording level", run.level
     yield "Command", " ".join(run.argv) or None
 
@@ -104,7 +105,9 @@ def _lists(run: RunRow | None, runs: Sequence[RunRow]) -> Iterator[FactList]:
     yield FactList(
         "Settings that differ from their defaults",
         [f"{name} = {value!r}" for name, value in sorted(config.items())],
-        "No setting of Dynamo, Inductor or AOTAutograd differs from its default.",
+        "No setting of Dynamo, Inductor or AOTAutograd differs from its default."
+        if any(one.stepscope is not None for one in runs)
+        else "Not recorded: PyTorch alone wrote the log.",
     )
     machine: Machine | None = run.machine if run is not None else None
     if machine is None:

@@ -35,6 +35,14 @@ Opened = Callable[[LogBuilder | bytes], Trace]
 HOSTILE = "@octocat fixes #12 <img src=x> </details> ``` ` | [x](http://evil) GH-3 \x1b[31m\n# head"
 
 
+def test_what_a_log_of_pytorch_alone_does_not_say_is_unknown(opened: Opened) -> None:
+    found = ticket_facts(overview(opened(compile_summary_logs.with_breaks())).runs)
+    facts = {fact.name: fact.value for fact in found.facts}
+    assert (facts["Triton"], facts["CUDA of the build"]) == (None, None)
+    assert facts["Ranks"] != "not distributed"
+    assert found.lists[0].when_empty == "Not recorded: PyTorch alone wrote the log."
+
+
 def test_the_facts_of_a_bug_report_are_there(opened: Opened) -> None:
     log = synthetic.recorded(machine=machine(), config={"_inductor.config.freezing": True})
     found = ticket_facts(overview(opened(log)).runs)
