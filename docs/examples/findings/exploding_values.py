@@ -1,8 +1,8 @@
 """The learning rate is too high, so that the weights grow until they overflow.
 
 $ stepscope run --level values exploding_values.py
-critical: self.2.bias (primals_5) (exploding_values.py:21) grew by a factor of 6.5e+08 per step from step 0 on until it
-was no longer finite in step 5
+critical: self.2.bias (primals_5) (exploding_values.py:22) grew from 0.0593 in step 0 to 1.05e+34 in step 4, and was no
+longer finite in step 5
 """
 
 import sys

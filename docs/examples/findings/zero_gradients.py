@@ -2,7 +2,8 @@
 smallest normal number of float16.
 
 $ stepscope run zero_gradients.py
-warning: The gradients that SGD (zero_gradients.py:30) gets are too small for float16
+warning: The gradients that SGD (zero_gradients.py:32) gets are too small for float16: in its step 19, 17 % of the
+elements are zero, and 100 % of the others are below the smallest normal number of float16
 """
 
 import sys
