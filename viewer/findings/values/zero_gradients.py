@@ -26,8 +26,8 @@ from stepscope.viewer.values.queries.zero_gradients import WithZeroGradients, ze
 SUMMARY = "Gradients are zero, or too small for float16"
 TITLE_IS_MEASURED = True
 _CAUSES = (
-    "Usual causes are a rectifier whose results are all zero, a mask that leaves nothing, and a factor of the loss that"
-    " is zero"
+    "Usual causes are a result of compiled code that the loss does not use, a rectifier whose results are all zero, a"
+    " mask that leaves nothing, and a factor of the loss that is zero"
 )
 _LOOK = "; record with --level values to look for an activation that is zero in every step"
 _IN_FLOAT16 = "Compiled code computes with float16, in which small gradients become zero unless the loss is scaled."
