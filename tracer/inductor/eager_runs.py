@@ -58,6 +58,11 @@ def waits_are_reported() -> bool:
     return _uses_cuda() and torch.cuda.get_sync_debug_mode() != 0
 
 
+def may_wait() -> bool:
+    """Return whether waiting for a device breaks no CUDA graph, and the program has not asked to hear of it."""
+    return not (is_recording_a_device_graph() or waits_are_reported())
+
+
 def traces_backward() -> bool:
     """Return whether compiled autograd will trace the backward, hooks included."""
     from torch._dynamo import compiled_autograd

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from torch.optim import Optimizer
 
 from stepscope.tracer.inductor.compat import undisturbed, without_modes
-from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph, waits_are_reported
+from stepscope.tracer.inductor.eager_runs import may_wait
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.constants import COMPILED_PREFIX
 from stepscope.tracer.schema.steps import MissingGradients
@@ -157,7 +157,7 @@ def _without_values(parameters: list[Any]) -> list[Any]:
     than PyTorch's operators writes it."""
     missing = [one for one in parameters if one.grad is None]
     cleared = [one for one in parameters if one.grad is not None]
-    if not cleared or is_recording_a_device_graph() or waits_are_reported():
+    if not cleared or not may_wait():
         return missing
     with undisturbed():
         zero = [id(one) for one in cleared if not one.grad.any()]

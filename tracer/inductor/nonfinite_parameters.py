@@ -23,7 +23,7 @@ from torch.nn.utils import get_total_norm
 
 from stepscope.tracer.inductor.changed_hooks import all_modules
 from stepscope.tracer.inductor.compat import undisturbed
-from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph, waits_are_reported
+from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph, may_wait
 from stepscope.tracer.inductor.shared_parameters import ModuleNames
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.parameters import NonfiniteParameters
@@ -113,7 +113,7 @@ class NonfiniteWatch:
         watched = _Watched(type(optimizer).__name__, calling_place(), recorded=recorded)
         self._watched[optimizer] = watched
         self._began_ns = self._began_ns or perf_counter_ns()
-        if _may_wait():
+        if may_wait():
             self._look(optimizer, watched, recorded)
 
     def _stepped(self, optimizer: Any) -> None:
@@ -124,13 +124,13 @@ class NonfiniteWatch:
         is_power_of_two = watched.steps & (watched.steps - 1) == 0
         if is_recording_a_device_graph():
             watched.is_captured = True
-        elif is_power_of_two and _may_wait() and self._has_time():
+        elif is_power_of_two and may_wait() and self._has_time():
             self._look(optimizer, watched, self._recorded_step())
 
     def _last_looks(self) -> None:
         for optimizer, watched in [*self._watched.items()]:
             is_due = watched.is_captured or watched.steps > watched.looked
-            if is_due and not watched.is_told and _may_wait() and self._has_time() and _is_idle(optimizer):
+            if is_due and not watched.is_told and may_wait() and self._has_time() and _is_idle(optimizer):
                 self._look(optimizer, watched, self._recorded_step(), is_last=True)
         self._watched.clear()
 
@@ -205,11 +205,6 @@ def _outlying_group(groups: Sequence[Mapping[str, Any]]) -> tuple[float, float, 
     return (largest, middle, parameters[:MOST_NAMES]) if 0 < OUTLYING * middle <= largest else None
 
 
-def _may_wait() -> bool:
-    """Return whether waiting for a device breaks no CUDA graph, and the program has not asked to hear of it."""
-    return not (is_recording_a_device_graph() or waits_are_reported())
-
-
 def _readable(optimizer: Any) -> dict[_Place, _Read]:
     """Return the parameters with memory that can be read."""
     found = {
@@ -217,7 +212,7 @@ def _readable(optimizer: Any) -> dict[_Place, _Read]:
         for group, of_group in enumerate(optimizer.param_groups)
         for position, one in enumerate(of_group["params"])
     }
-    return {place: one for place, one in found.items() if one.tensor is not None and _is_plain(one.tensor)}
+    return {place: one for place, one in found.items() if one.tensor is not None and is_plain(one.tensor)}
 
 
 def _local(parameter: Any) -> Any:
@@ -226,7 +221,8 @@ def _local(parameter: Any) -> Any:
     return tensor if type(tensor) is torch.Tensor else None
 
 
-def _is_plain(tensor: Any) -> bool:
+def is_plain(tensor: Any) -> bool:
+    """Return whether a tensor has memory that can be read, and floating-point numbers."""
     is_known = tensor.device.type in ("cpu", "cuda") and tensor.dtype in _DTYPES and tensor.layout is torch.strided
     return is_known and tensor.numel() > 0 and tensor.untyped_storage().nbytes() > 0
 

@@ -14,12 +14,11 @@ from torch.nn import Module
 from torch.utils import checkpoint
 
 from stepscope.tracer.inductor.compat import left_to_python
+from stepscope.tracer.inductor.missing_gradients import Place
 from stepscope.tracer.inductor.wrapped_functions import WrappedFunctions
 from stepscope.tracer.runtime.program_frames import calling_place
 
 MOST_MODULES = 512
-Place = tuple[str | None, int | None]
-"""A file and a line."""
 
 
 class ReentrantCheckpoints:

@@ -16,7 +16,8 @@ import torch
 
 from stepscope.tracer.inductor.changed_hooks import all_modules
 from stepscope.tracer.inductor.compat import undisturbed
-from stepscope.tracer.inductor.eager_runs import is_recording_a_device_graph, waits_are_reported
+from stepscope.tracer.inductor.eager_runs import may_wait
+from stepscope.tracer.inductor.nonfinite_parameters import is_plain
 from stepscope.tracer.inductor.shared_parameters import ModuleNames
 from stepscope.tracer.runtime.program_frames import calling_place
 from stepscope.tracer.schema.parameters import ZeroGradients
@@ -26,7 +27,6 @@ LOOKED = 6, 11, 19
 MOST_NAMES, MOST_OPTIMIZERS = 8, 16
 _SAMPLE, _MOST_SAMPLES = 1_024, 256
 """Number of elements of a gradient, and of gradients, that are compared with the range of float16."""
-_DTYPES = torch.float16, torch.bfloat16, torch.float32, torch.float64
 _LEAST_NORMAL, _LEAST = 2.0**-14, 2.0**-24
 """The smallest normal number of float16, and the smallest one, of which all numbers of float16 are multiples."""
 _MOST_OTHERS = 0.1
@@ -83,7 +83,7 @@ class ZeroGradientsWatch:
             self._failed("gradients that are zero", error)
 
     def _look(self, optimizer: Any, watched: _Watched) -> None:
-        if is_recording_a_device_graph() or waits_are_reported():
+        if not may_wait():
             return
         gradients = _gradients(optimizer)
         with undisturbed():
@@ -117,12 +117,7 @@ def _gradients(optimizer: Any) -> dict[tuple[int, int], Any]:
         for group, of_group in enumerate(optimizer.param_groups)
         for position, one in enumerate(of_group["params"])
     }
-    return {place: one for place, one in found.items() if type(one) is torch.Tensor and _is_plain(one)}
-
-
-def _is_plain(tensor: Any) -> bool:
-    is_known = tensor.device.type in ("cpu", "cuda") and tensor.dtype in _DTYPES and tensor.layout is torch.strided
-    return is_known and tensor.numel() > 0
+    return {place: one for place, one in found.items() if type(one) is torch.Tensor and is_plain(one)}
 
 
 def _zero(gradients: dict[tuple[int, int], Any]) -> set[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -51,21 +51,27 @@ def test_parameters_of_a_layer_that_was_replaced_belong_to_no_module() -> None:
     assert (found.missing, found.unowned, found.names) == (2, 2, [None, None])
 
 
+def watched_steps(built: nn.Module, found: list[MissingGradients]) -> Iterator[torch.optim.Optimizer]:
+    """Yield the optimizer of a model before each of its steps, and add what is told of them in the end."""
+    watch, optimizer = GradientWatch(found.append, failed), torch.optim.SGD(built.parameters(), lr=0.1)
+    calls = ClearingCalls(watch.clears, watch.cleared)
+    calls.attach()
+    for _ in range(STEPS):
+        yield optimizer
+        watch.begins(optimizer)
+    calls.detach()
+    watch.tell()
+
+
 @pytest.mark.parametrize("clears", ["the optimizer", "the model", "none"])
 @pytest.mark.parametrize("set_to_none", [True, False])
 def test_gradients_that_are_cleared_before_each_step(clears: str, set_to_none: bool) -> None:
     found: list[MissingGradients] = []
-    watch, built = GradientWatch(found.append, failed), model([])
-    optimizer = torch.optim.SGD(built.parameters(), lr=0.1)
-    calls = ClearingCalls(watch.clears, watch.cleared)
-    calls.attach()
-    for _ in range(STEPS):
+    built = model([])
+    for optimizer in watched_steps(built, found):
         if clears != "none":
             built(torch.ones(1, 2)).sum().backward()
             (built if clears == "the model" else optimizer).zero_grad(set_to_none=set_to_none)
-        watch.begins(optimizer)
-    calls.detach()
-    watch.tell()
     assert [one.cleared for one in found] == ([0] if clears == "none" else [STEPS])
     for one in found:
         assert (one.missing, one.parameters) == (4, 4)
@@ -74,32 +80,22 @@ def test_gradients_that_are_cleared_before_each_step(clears: str, set_to_none: b
 
 def test_gradients_that_are_set_to_zero_before_the_backward_pass_are_not_missing() -> None:
     found: list[MissingGradients] = []
-    watch, built = GradientWatch(found.append, failed), model([])
-    optimizer = torch.optim.SGD(built.parameters(), lr=0.1)
-    calls = ClearingCalls(watch.clears, watch.cleared)
-    calls.attach()
-    for _ in range(STEPS):
+    built = model([])
+    for optimizer in watched_steps(built, found):
         optimizer.zero_grad(set_to_none=False)
         built(torch.zeros(1, 2)).sum().backward()
-        watch.begins(optimizer)
-    calls.detach()
     assert not found
 
 
 def test_gradients_that_the_program_writes_itself_are_not_missing() -> None:
     """As Reptile does, past the version counter."""
     found: list[MissingGradients] = []
-    watch, built = GradientWatch(found.append, failed), model(["0.weight", "0.bias", "1.0.weight", "1.0.bias"])
-    optimizer = torch.optim.SGD(built.parameters(), lr=0.1)
-    calls = ClearingCalls(watch.clears, watch.cleared)
-    calls.attach()
-    for _ in range(STEPS):
+    built = model(["0.weight", "0.bias", "1.0.weight", "1.0.bias"])
+    for optimizer in watched_steps(built, found):
         optimizer.zero_grad(set_to_none=False)
         for one in built.parameters():
             assert one.grad is not None
             one.grad.data.add_(1)
-        watch.begins(optimizer)
-    calls.detach()
     assert not found
 
 

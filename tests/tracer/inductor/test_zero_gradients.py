@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stepscope.tracer.inductor import zero_gradients
+from stepscope.tracer.inductor import eager_runs
 from stepscope.tracer.inductor.zero_gradients import LOOKED, ZeroGradientsWatch
 from stepscope.tracer.schema.parameters import ZeroGradients
 
@@ -85,5 +85,5 @@ def test_gradients_that_were_unscaled_are_not_told() -> None:
 
 
 def test_no_look_waits_for_a_device_where_the_program_asked_to_hear_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zero_gradients, "waits_are_reported", lambda: True)
+    monkeypatch.setattr(eager_runs, "waits_are_reported", lambda: True)
     assert not looked_at(lambda _, name, one: torch.zeros_like(one))
